@@ -1,0 +1,2 @@
+//! The foredraft command line.
+fn main() {}

@@ -1,0 +1,3 @@
+//! Placeholder: see types.rs.
+mod types;
+pub use types::WeightType;
