@@ -58,10 +58,33 @@ impl WeightType {
         }
     }
 
+    /// Whether weights are stored as integer codes with scales: everything but F32, F16 and BF16.
+    pub const fn is_quantized(self) -> bool {
+        self.block_elements() > 1
+    }
+
+    /// Weights that share one scale (and minimum): 16 for Q2_K, Q3_K and Q6_K, 32 for the other
+    /// quantized types, 1 for the float types.
+    pub const fn sub_block(self) -> usize {
+        use WeightType::*;
+        match self {
+            F32 | F16 | BF16 => 1,
+            Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q4_K | Q5_K | IQ4_NL => 32,
+            Q2_K | Q3_K | Q6_K => 16,
+        }
+    }
+
+    /// Whether the type stores a minimum beside the scale, so that `weight = scale * code + min` with
+    /// unsigned codes.
+    pub const fn has_min(self) -> bool {
+        use WeightType::*;
+        matches!(self, Q4_1 | Q5_1 | Q2_K | Q4_K | Q5_K)
+    }
+
     /// Bytes of a row of `elements` weights; `None` when the row is not a whole number of blocks or
     /// its size overflows.
     pub fn row_bytes(self, elements: usize) -> Option<usize> {
-        if elements % self.block_elements() != 0 {
+        if !elements.is_multiple_of(self.block_elements()) {
             return None;
         }
         (elements / self.block_elements()).checked_mul(self.block_bytes())

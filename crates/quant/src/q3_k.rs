@@ -1,0 +1,54 @@
+//! Q3_K: 256 weights in 110 bytes, sub-blocks of 16, `w = (d * (sc - 32)) * (c - 4)`.
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 0..32 | bit 2 of `c`: element `128 h + 32 j + l` in bit `4 h + j` of byte `l` (`h` < 2, `j` < 4, `l` < 32) |
+//! | 32..96 | bits 0..2 of `c`: the same element in bits `2j..2j+2` of byte `32 h + l` |
+//! | 96..104 | bits 0..4 of `sc`: sub-block `s` < 8 in the low half of byte `s`, `s + 8` in its high half |
+//! | 104..108 | bits 4..6 of `sc`: sub-block `s` in bits `2k..2k+2` of byte `s % 4`, `k = s / 4` |
+//! | 108..110 | `d`: super-scale, f16 |
+
+use crate::Unpacked;
+use crate::fit::Symmetric;
+use crate::float::f16_at;
+
+const BYTES: usize = 110;
+
+#[inline(always)]
+pub(crate) fn unpack(block: &[u8; BYTES], out: &mut Unpacked) {
+    let d = f16_at(block, 108);
+    for s in 0..16 {
+        let low = (block[96 + s % 8] >> (s / 8 * 4)) & 15;
+        let high = (block[104 + s % 4] >> (s / 4 * 2)) & 3;
+        out.scales[s] = d * f32::from((low | (high << 4)) as i8 - 32);
+    }
+    out.mins.fill(0.0);
+    let (high_bits, low_bits) = block[..96].split_at(32);
+    for (i, codes) in out.codes.chunks_exact_mut(32).enumerate() {
+        let (h, j) = (i / 4, i % 4);
+        let bytes = low_bits[32 * h..].iter().zip(high_bits);
+        for (code, (low, high)) in codes.iter_mut().zip(bytes) {
+            let c = ((low >> (2 * j)) & 3) | (((high >> i) & 1) << 2);
+            *code = c as i8 - 4;
+        }
+    }
+}
+
+/// The inverse of [`unpack`] over [`Symmetric::fit`].
+pub(crate) fn encode(values: &[f32; 256]) -> [u8; BYTES] {
+    let fit = Symmetric::<16>::fit(values, 4, 32);
+    let mut block = [0; BYTES];
+    for (s, scale) in fit.scales.iter().enumerate() {
+        let sc = (scale + 32) as u8;
+        block[96 + s % 8] |= (sc & 15) << (s / 8 * 4);
+        block[104 + s % 4] |= (sc >> 4) << (s / 4 * 2);
+    }
+    for (i, code) in fit.codes.iter().enumerate() {
+        let c = (code + 4) as u8;
+        let (h, j, l) = (i / 128, i / 32 % 4, i % 32);
+        block[l] |= (c >> 2) << (4 * h + j);
+        block[32 + 32 * h + l] |= (c & 3) << (2 * j);
+    }
+    block[108..].copy_from_slice(&fit.d.bytes);
+    block
+}
