@@ -1,1 +1,57 @@
-//! Placeholder.
+//! The mathematics of sampling and speculation: from a row of logits to a token, exactly.
+//!
+//! The crate is pure. It knows no tensor, file, thread or clock: rows of logits come in as slices,
+//! random numbers through a trait ([`Noise`]), and every result is a function of its arguments with
+//! the same bits on every machine (f32 through `foredraft_common::{exp, ln}`, f64 through the `libm`
+//! crate, sums in one written order). So each part can be read beside its formula and tested alone.
+//!
+//! The way of one token:
+//!
+//! ```text
+//! logits --- Transforms::apply ---> Distribution --- sample(.., NoiseKey) ---> TokenId
+//!            allowed tokens, bias, penalties,        exponential race: the smallest
+//!            temperature, top-k, top-p, min-p        E_v / p_v of the support wins
+//! ```
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`settings`](SamplingSettings) | what a request asks for, and its ranges |
+//! | [`history`](History) | the tokens that penalties look at; a view extends it by a path of drafted tokens |
+//! | [`allowed`](AllowedTokens) | the tokens that may be emitted at all |
+//! | [`transforms`](Transforms) | the one chain of transforms, for the target and for every drafter |
+//! | [`distribution`](Distribution) | its result: the support and the f32 probabilities that are really drawn from |
+//! | [`random`](NoiseKey) | counter-based random numbers, keyed by what is decided and never by when |
+//! | [`sample`](sample()) | the draw |
+//! | [`log_softmax`](LogSoftmax) | the log probabilities that a reply reports |
+//! | [`statistics`] | the tests by which all of this is held to its distribution |
+//!
+//! Token trees, verifiers and drafters will stand beside these. They need nothing changed here: a drafter
+//! draws with the same [`Transforms`] and the same [`NoiseKey`] as the target, and a verifier compares
+//! two [`Distribution`]s.
+//!
+//! Invariants:
+//! - A [`Distribution`] is never empty, its tokens ascend, and each of its probabilities is above 0.
+//! - A row with a NaN or an infinite logit gives an error, never a token.
+//! - The token drawn depends on the distribution and the [`NoiseKey`] alone.
+//! - Once its buffers have grown to the vocabulary, the way of a token allocates nothing.
+
+mod allowed;
+mod distribution;
+mod history;
+mod log_softmax;
+mod random;
+mod row;
+mod sample;
+mod select;
+mod settings;
+pub mod statistics;
+mod transforms;
+
+pub use allowed::AllowedTokens;
+pub use distribution::{Distribution, DistributionError};
+pub use history::{History, HistoryView, TokenCounts};
+pub use log_softmax::{LogSoftmax, log_probability};
+pub use random::{Noise, NoiseKey, Purpose, philox4x32_10};
+pub use sample::sample;
+pub use settings::{SamplingSettings, SettingsError};
+pub use transforms::Transforms;

@@ -1,0 +1,257 @@
+//! A distribution over a vocabulary: what is drawn from, and what verifiers compare.
+
+use foredraft_common::TokenId;
+
+use crate::{SettingsError, row};
+
+/// Why a row of logits has no distribution.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum DistributionError {
+    /// A logit is NaN.
+    #[error(
+        "the logit of token {token} is NaN: the model's weights or its computation are broken; no token was chosen"
+    )]
+    NotANumber {
+        /// The first such token.
+        token: TokenId,
+    },
+    /// A logit is +infinity.
+    #[error(
+        "the logit of token {token} is infinite: the model's weights or its computation are broken; no token was chosen"
+    )]
+    Infinite {
+        /// The first such token.
+        token: TokenId,
+    },
+    /// Every token is banned or has a logit of -infinity.
+    #[error("no token is possible: each is outside of the allowed set or has a logit of -infinity")]
+    NothingPossible,
+    /// A list of probabilities with a negative, infinite or NaN entry.
+    #[error("the probability of token {token} is {value}; it must lie between 0 and 1")]
+    NotAProbability {
+        /// The first such token.
+        token: TokenId,
+        /// Its entry.
+        value: f32,
+    },
+    /// A list of probabilities with another sum than 1.
+    #[error("the probabilities sum to {sum}, not to 1")]
+    NotNormalised {
+        /// What they sum to.
+        sum: f64,
+    },
+    /// A sampling setting is out of its range.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
+
+/// A probability distribution over tokens, as its support: tokens ascending, with their f32 probabilities.
+///
+/// These f32 values are what a draw really uses, so they are also what a verifier must compare: the
+/// distribution *is* these numbers, and their sum may differ from 1 by rounding.
+///
+/// Invariants: at least one token; tokens strictly ascend; every probability is above 0 and finite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    tokens: Vec<TokenId>,
+    probabilities: Vec<f32>,
+    /// Index in the support of the most probable token, the first among equals.
+    peak: usize,
+}
+
+impl Distribution {
+    /// All mass on one token.
+    pub fn one_hot(token: TokenId) -> Self {
+        Self {
+            tokens: vec![token],
+            probabilities: vec![1.0],
+            peak: 0,
+        }
+    }
+
+    /// From the probability of every token of a vocabulary (`[vocabulary]`, zeros allowed), which must sum
+    /// to 1 within 1e-3. Nothing is renormalised: the values given are the values drawn from.
+    pub fn from_dense(probabilities: &[f32]) -> Result<Self, DistributionError> {
+        let in_range = |p: &f32| (0.0..=1.0).contains(p);
+        if let Some(id) = probabilities.iter().position(|p| !in_range(p)) {
+            let (token, value) = (TokenId(id as u32), probabilities[id]);
+            return Err(DistributionError::NotAProbability { token, value });
+        }
+        let sum = row::sum(probabilities);
+        if (sum - 1.0).abs() > 1e-3 {
+            return Err(DistributionError::NotNormalised { sum });
+        }
+        let mut distribution = Self::one_hot(TokenId(0));
+        distribution.set_support_of(probabilities);
+        distribution.find_peak();
+        Ok(distribution)
+    }
+
+    /// The probability of `token`; 0 outside of the support.
+    pub fn probability(&self, token: TokenId) -> f32 {
+        self.tokens
+            .binary_search(&token)
+            .map_or(0.0, |i| self.probabilities[i])
+    }
+
+    /// The most probable token, the lowest id among equals.
+    pub fn argmax(&self) -> TokenId {
+        self.tokens[self.peak]
+    }
+
+    /// The probability of [`argmax`](Self::argmax).
+    pub fn max_probability(&self) -> f32 {
+        self.probabilities[self.peak]
+    }
+
+    /// The tokens of the support with their probabilities, tokens ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (TokenId, f32)> + '_ {
+        self.tokens
+            .iter()
+            .copied()
+            .zip(self.probabilities.iter().copied())
+    }
+
+    /// The tokens with a probability above 0, ascending.
+    pub fn support(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// The probabilities of [`support`](Self::support), in its order.
+    pub fn probabilities(&self) -> &[f32] {
+        &self.probabilities
+    }
+
+    /// The sum of the probabilities, in f64: 1 up to rounding.
+    pub fn sum(&self) -> f64 {
+        row::sum(&self.probabilities)
+    }
+
+    /// Makes this the distribution with all mass on `token`, keeping its buffers.
+    pub fn set_one_hot(&mut self, token: TokenId) {
+        self.tokens.clear();
+        self.tokens.push(token);
+        self.probabilities.clear();
+        self.probabilities.push(1.0);
+        self.peak = 0;
+    }
+}
+
+/// How [`Transforms`](crate::Transforms) builds a distribution: from weights, which may be any multiple of
+/// probabilities until [`normalise`](Distribution::normalise) restores the invariants.
+impl Distribution {
+    /// Takes the tokens whose weight (`[vocabulary]`) is above 0.
+    pub(crate) fn set_support_of(&mut self, weights: &[f32]) {
+        self.tokens.clear();
+        self.probabilities.clear();
+        self.tokens.reserve(weights.len());
+        self.probabilities.reserve(weights.len());
+        for (id, &weight) in weights.iter().enumerate() {
+            if weight > 0.0 {
+                self.tokens.push(TokenId(id as u32));
+                self.probabilities.push(weight);
+            }
+        }
+    }
+
+    /// Takes tokens with their weights; the tokens must ascend. A weight of 0 is left out.
+    pub(crate) fn set_weights(&mut self, weights: impl Iterator<Item = (TokenId, f32)>) {
+        self.tokens.clear();
+        self.probabilities.clear();
+        for (token, weight) in weights.filter(|&(_, weight)| weight > 0.0) {
+            self.tokens.push(token);
+            self.probabilities.push(weight);
+        }
+    }
+
+    /// Keeps what `keep` says; the order stays.
+    pub(crate) fn retain(&mut self, keep: impl Fn(TokenId, f32) -> bool) {
+        let mut kept = 0;
+        for i in 0..self.tokens.len() {
+            let (token, weight) = (self.tokens[i], self.probabilities[i]);
+            if keep(token, weight) {
+                self.tokens[kept] = token;
+                self.probabilities[kept] = weight;
+                kept += 1;
+            }
+        }
+        self.tokens.truncate(kept);
+        self.probabilities.truncate(kept);
+    }
+
+    /// Turns weights (the largest is 1) into probabilities: each is weight / sum of weights, computed in
+    /// f64 and rounded once. None becomes 0: a weight is at least 2^-126 and the sum at most the number of tokens.
+    pub(crate) fn normalise(&mut self) {
+        let sum = row::sum(&self.probabilities);
+        for weight in &mut self.probabilities {
+            *weight = (f64::from(*weight) / sum) as f32;
+        }
+        self.find_peak();
+    }
+
+    fn find_peak(&mut self) {
+        let max = self
+            .probabilities
+            .iter()
+            .fold(0.0, |a, &b| if b > a { b } else { a });
+        self.peak = self
+            .probabilities
+            .iter()
+            .position(|&p| p == max)
+            .unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_support_is_what_has_mass() {
+        let d = Distribution::from_dense(&[0.0, 0.25, 0.0, 0.5, 0.25, 0.0]).expect("valid");
+        assert_eq!(d.support(), [TokenId(1), TokenId(3), TokenId(4)]);
+        assert_eq!(d.probabilities(), [0.25, 0.5, 0.25]);
+        let dense: Vec<f32> = (0..8).map(|id| d.probability(TokenId(id))).collect();
+        assert_eq!(dense, [0.0, 0.25, 0.0, 0.5, 0.25, 0.0, 0.0, 0.0]);
+        assert_eq!(
+            (d.argmax(), d.max_probability(), d.sum()),
+            (TokenId(3), 0.5, 1.0)
+        );
+    }
+
+    #[test]
+    fn the_lowest_id_is_the_peak_among_equals() {
+        let d = Distribution::from_dense(&[0.2, 0.4, 0.4]).expect("valid");
+        assert_eq!(d.argmax(), TokenId(1));
+    }
+
+    #[test]
+    fn one_hot_keeps_no_trace_of_what_was_there() {
+        let mut d = Distribution::from_dense(&[0.5, 0.5]).expect("valid");
+        d.set_one_hot(TokenId(9));
+        assert_eq!(d, Distribution::one_hot(TokenId(9)));
+        assert_eq!(
+            (d.probability(TokenId(9)), d.probability(TokenId(0))),
+            (1.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused() {
+        let error = |values: &[f32]| {
+            Distribution::from_dense(values)
+                .expect_err("refused")
+                .to_string()
+        };
+        assert_eq!(
+            error(&[0.5, -0.5, 1.0]),
+            "the probability of token 1 is -0.5; it must lie between 0 and 1"
+        );
+        assert!(error(&[0.5, f32::NAN]).contains("token 1 is NaN"));
+        assert_eq!(
+            error(&[0.5, 0.25]),
+            "the probabilities sum to 0.75, not to 1"
+        );
+        assert_eq!(error(&[]), "the probabilities sum to 0, not to 1");
+    }
+}

@@ -1,0 +1,209 @@
+//! Counter-based random numbers: a draw is a function of what is being decided.
+//!
+//! A generator with a state gives each caller the next number, so the order of the calls, the batch
+//! and the tokens drafted in between all leak into the text. Philox4x32-10 (Salmon, Moraes, Dror, Shaw:
+//! "Parallel random numbers: as easy as 1, 2, 3", SC 2011) has no state: four random words are a
+//! function of a counter and a key. The counter here names the decision ([`NoiseKey`], [`Purpose`], token),
+//! so the noise of a token at a position is the same number whoever asks, and whenever.
+
+use foredraft_common::{Position, TokenId};
+
+/// Multipliers of the two halves, from the paper.
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// Increments of the two key words: the golden ratio and sqrt(3) - 1 as fractions of 2^32.
+const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// Philox4x32 with 10 rounds: four random words from a counter and a key.
+#[inline]
+pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let [mut a, mut b, mut c, mut d] = counter;
+    let [mut left, mut right] = key;
+    for _ in 0..10 {
+        let first = u64::from(a) * u64::from(MULTIPLIERS[0]);
+        let second = u64::from(c) * u64::from(MULTIPLIERS[1]);
+        a = (second >> 32) as u32 ^ b ^ left;
+        b = second as u32;
+        c = (first >> 32) as u32 ^ d ^ right;
+        d = first as u32;
+        left = left.wrapping_add(WEYL[0]);
+        right = right.wrapping_add(WEYL[1]);
+    }
+    [a, b, c, d]
+}
+
+/// What a random number is for: the last word of the counter, so that two uses never share noise.
+///
+/// The numbers are part of the promise that a seed keeps its text: they are never reused or changed.
+/// Decisions that need 53 bits own two purposes, as [`TokenHigh`](Self::TokenHigh) and
+/// [`TokenLow`](Self::TokenLow) do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Purpose {
+    /// The upper 32 random bits of each token in the draw of the emitted token.
+    TokenHigh = 0,
+    /// The lower 32 bits of the same draw; made only for the few tokens that need them.
+    TokenLow = 1,
+    /// Reserved for verifiers: accept or reject a drafted token (upper and lower bits are words of one block).
+    Accept = 2,
+    /// Reserved for verifiers: upper bits of the draw from a residual.
+    ResidualHigh = 4,
+    /// Reserved for verifiers: lower bits of the draw from a residual.
+    ResidualLow = 5,
+    /// Reserved for verifiers: upper bits of the draw of a bonus token.
+    BonusHigh = 6,
+    /// Reserved for verifiers: lower bits of the draw of a bonus token.
+    BonusLow = 7,
+    /// Reserved for drafters that draw with noise of their own: upper bits.
+    DraftHigh = 8,
+    /// Reserved for drafters that draw with noise of their own: lower bits.
+    DraftLow = 9,
+}
+
+/// Random numbers of one decision, by token: a trait, so that a test can plant or enumerate them.
+///
+/// Four tokens share a block (`block = token / 4`), because that is what one Philox call gives.
+pub trait Noise {
+    /// The upper 32 random bits of tokens `4 * block .. 4 * block + 4`.
+    fn high_words(&self, block: u32) -> [u32; 4];
+
+    /// The lower 32 random bits of the same tokens.
+    fn low_words(&self, block: u32) -> [u32; 4];
+
+    /// The uniform number of `token`, in (0, 1).
+    fn uniform(&self, token: TokenId) -> f64 {
+        let (block, word) = (token.0 >> 2, token.index() & 3);
+        uniform_from_words(self.high_words(block)[word], self.low_words(block)[word])
+    }
+
+    /// The exponentially distributed time of `token` (rate 1): -ln(1 - u), above 0 and finite.
+    fn exponential(&self, token: TokenId) -> f64 {
+        exponential_from_uniform(self.uniform(token))
+    }
+}
+
+/// What keys the random numbers of one emitted token: nothing about requests, batches or steps is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NoiseKey {
+    /// The seed of the request.
+    pub seed: u64,
+    /// The index of the choice among the `n` of the request.
+    pub choice: u32,
+    /// The absolute position of the token to be emitted.
+    pub position: Position,
+}
+
+impl NoiseKey {
+    /// Four random words for `purpose`: counter = [block, position, choice, purpose], key = the seed's words,
+    /// lower one first. For draws over a vocabulary the block is `token / 4` and the word `token % 4`.
+    #[inline]
+    pub fn words(&self, purpose: Purpose, block: u32) -> [u32; 4] {
+        philox4x32_10(
+            [block, self.position.0, self.choice, purpose as u32],
+            [self.seed as u32, (self.seed >> 32) as u32],
+        )
+    }
+}
+
+/// The noise of the emitted token. Drafters that want to agree with the target draw with it too.
+impl Noise for NoiseKey {
+    #[inline]
+    fn high_words(&self, block: u32) -> [u32; 4] {
+        self.words(Purpose::TokenHigh, block)
+    }
+
+    #[inline]
+    fn low_words(&self, block: u32) -> [u32; 4] {
+        self.words(Purpose::TokenLow, block)
+    }
+}
+
+/// The uniform number of 64 random bits: (k + 1/2) 2^-52, k the upper 52 bits.
+///
+/// 52 bits and not 53: k + 1/2 is then exact in f64, and the result lies in [2^-53, 1 - 2^-53]. (With
+/// 53 bits the sum has to be rounded, and the largest k would give 1, whose logarithm is infinite.)
+#[inline]
+pub(crate) fn uniform_from_words(high: u32, low: u32) -> f64 {
+    const SCALE: f64 = 1.0 / (1u64 << 52) as f64;
+    let bits = u64::from(high) << 32 | u64::from(low);
+    ((bits >> 12) as f64 + 0.5) * SCALE
+}
+
+/// -ln(1 - u): exponentially distributed with rate 1 when u is uniform.
+#[inline]
+pub(crate) fn exponential_from_uniform(u: f64) -> f64 {
+    -libm::log1p(-u)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines `philox4x32 10` of `kat_vectors`, published with Random123.
+    #[test]
+    fn philox_gives_the_published_known_answers() {
+        assert_eq!(
+            philox4x32_10([0; 4], [0; 2]),
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+        );
+        assert_eq!(
+            philox4x32_10([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
+        assert_eq!(
+            philox4x32_10(
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0]
+            ),
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
+        );
+    }
+
+    #[test]
+    fn the_counter_is_block_position_choice_purpose_and_the_key_is_the_seed() {
+        let key = NoiseKey {
+            seed: 0x299f_31d0_a409_3822,
+            choice: 0x1319_8a2e,
+            position: Position(0x85a3_08d3),
+        };
+        let seed_words = [0xa409_3822, 0x299f_31d0];
+        let block = 0x243f_6a88;
+        for (purpose, number) in [(Purpose::TokenHigh, 0), (Purpose::TokenLow, 1)] {
+            assert_eq!(
+                key.words(purpose, block),
+                philox4x32_10([block, 0x85a3_08d3, 0x1319_8a2e, number], seed_words)
+            );
+        }
+        assert_eq!(key.high_words(7), key.words(Purpose::TokenHigh, 7));
+        assert_eq!(key.low_words(7), key.words(Purpose::TokenLow, 7));
+    }
+
+    #[test]
+    fn a_tokens_uniform_is_its_word_of_its_block() {
+        let key = NoiseKey {
+            seed: 5,
+            choice: 1,
+            position: Position(9),
+        };
+        let (high, low) = (key.high_words(10), key.low_words(10));
+        for word in 0..4u32 {
+            let k = (u64::from(high[word as usize]) << 20) | u64::from(low[word as usize] >> 12);
+            let expected = (k as f64 + 0.5) / 2f64.powi(52);
+            assert_eq!(key.uniform(TokenId(40 + word)), expected);
+        }
+    }
+
+    #[test]
+    fn a_uniform_is_never_0_or_1_and_never_below_its_upper_bits() {
+        assert_eq!(uniform_from_words(0, 0), 2f64.powi(-53));
+        assert_eq!(uniform_from_words(u32::MAX, u32::MAX), 1.0 - 2f64.powi(-53));
+        for high in [0, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+            for low in [0, 1, 0xfff, 0x1000, u32::MAX] {
+                let u = uniform_from_words(high, low);
+                assert!(u > 0.0 && u < 1.0);
+                assert!(u > f64::from(high) / 2f64.powi(32), "{high} {low}");
+                let time = exponential_from_uniform(u);
+                assert!(time >= u && time.is_finite(), "{high} {low}");
+            }
+        }
+    }
+}
