@@ -103,3 +103,82 @@ fn quantize_block(x: &[f32; ACTIVATION_BLOCK], codes: &mut [i8; ACTIVATION_BLOCK
     }
     amax / 127.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One block that is 0 but for its first values.
+    fn block(values: &[f32]) -> ActivationRow {
+        let mut x = [0.0; ACTIVATION_BLOCK];
+        x[..values.len()].copy_from_slice(values);
+        ActivationRow::quantize(&x)
+    }
+
+    #[test]
+    fn scale_codes_and_sums_of_a_block_by_hand() {
+        // Scale 2 and inverse 0.5 are exact; 1, 3 and 5 are ties.
+        let mut x = [0.0; ACTIVATION_BLOCK];
+        x[..6].copy_from_slice(&[1.0, 3.0, 5.0, -1.0, -3.0, 254.0]);
+        x[16..18].copy_from_slice(&[-254.0, 8.2]);
+        let row = ActivationRow::quantize(&x);
+        assert_eq!(row.scales, [2.0]);
+        assert_eq!(row.codes[..6], [0, 2, 2, 0, -2, 127]);
+        assert_eq!(row.codes[16..18], [-127, 4]);
+        assert_eq!(row.sums, [129, -123]);
+    }
+
+    #[test]
+    fn each_block_of_32_has_its_own_scale() {
+        let mut x = vec![1.0; 64];
+        x[40] = 127.0;
+        let row = ActivationRow::quantize(&x);
+        assert_eq!(row.scales, [1.0 / 127.0, 1.0]);
+        assert_eq!((row.codes[0], row.codes[32], row.codes[40]), (127, 1, 127));
+        assert_eq!(row.sums, [16 * 127, 16 * 127, 15 + 127, 16]);
+    }
+
+    #[test]
+    fn what_is_not_finite_makes_the_scale_nan_and_the_codes_zero() {
+        let payload = f32::from_bits(0xffff_ffff);
+        for bad in [f32::NAN, payload, f32::INFINITY, f32::NEG_INFINITY] {
+            let row = block(&[1.0, bad, -3.0]);
+            assert!(row.scales[0].is_nan());
+            assert_eq!((row.codes, row.sums), (vec![0; 32], vec![0; 2]));
+        }
+    }
+
+    #[test]
+    fn blocks_below_the_threshold_are_zero_and_those_at_it_are_not() {
+        for tiny in [0.0, -0.0, f32::from_bits(1), -TINY.next_down()] {
+            let row = block(&[tiny]);
+            assert_eq!((row.scales[0].to_bits(), row.codes[0]), (0, 0));
+        }
+        let row = block(&[-TINY, TINY / 127.0]);
+        assert_eq!(row.scales[0], TINY / 127.0);
+        assert_eq!(row.codes[..2], [-127, 1]);
+    }
+
+    #[test]
+    fn the_largest_finite_values_do_not_overflow() {
+        let row = block(&[f32::MAX, f32::MIN, f32::MAX / 2.0]);
+        assert_eq!(row.codes[..3], [127, -127, 64]);
+        assert!(row.scales[0].is_finite());
+    }
+
+    /// The proof that no clamp is needed, for every fraction that the largest magnitude can have.
+    #[test]
+    fn the_largest_magnitude_always_gets_127() {
+        for bits in 0x3f80_0000u32..0x4000_0000 {
+            let amax = f32::from_bits(bits);
+            let product = amax * (127.0 / amax);
+            assert!((126.5..127.5).contains(&product), "{amax}: {product}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a row of 48 activations")]
+    fn a_width_that_is_not_whole_blocks_is_refused() {
+        quantize_activations(&[0.0; 48], &mut [0; 48], &mut [0.0; 1], &mut [0; 3]);
+    }
+}

@@ -74,3 +74,59 @@ fn chain<const N: usize>(row: &[u8], x: &[f32], weight: fn(&[u8; N]) -> f32) -> 
         .zip(x)
         .fold(0.0, |acc, (w, x)| weight(w).mul_add(*x, acc))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode;
+
+    fn encoded(kind: WeightType, values: &[f32]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(kind, values, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_block_without_a_minimum_by_hand() {
+        // Codes 127, -3, 0, ..; scale 0.5. Activations: codes 127, 4, 0, ..; scale 2.
+        let mut w = [0.0; 32];
+        w[..2].copy_from_slice(&[63.5, -1.5]);
+        let mut x = [0.0; 32];
+        x[..2].copy_from_slice(&[254.0, 8.0]);
+        let row = encoded(WeightType::Q8_0, &w);
+        let got = dot(WeightType::Q8_0, &row, &ActivationRow::quantize(&x));
+        assert_eq!(got, (127.0 * 127.0 - 3.0 * 4.0) * (0.5 * 2.0));
+    }
+
+    #[test]
+    fn a_minimum_multiplies_the_sum_of_the_codes() {
+        // Weights from -2 in steps of 0.5: codes 0, 15, 4, 4, ..; activations 127, 1, 0, .. and one 3.
+        let mut w = [0.0; 32];
+        w[..2].copy_from_slice(&[-2.0, 5.5]);
+        let mut x = [0.0; 32];
+        (x[0], x[1], x[31]) = (127.0, 1.0, 3.0);
+        let row = encoded(WeightType::Q4_1, &w);
+        let got = dot(WeightType::Q4_1, &row, &ActivationRow::quantize(&x));
+        let codes = 15.0 + 4.0 * 3.0;
+        assert_eq!(got, codes * 0.5 + 131.0 * -2.0);
+    }
+
+    #[test]
+    fn an_empty_row_gives_zero() {
+        let empty = ActivationRow::default();
+        for kind in WeightType::ALL {
+            if kind.is_quantized() {
+                assert_eq!(dot(kind, &[], &empty).to_bits(), 0);
+            } else {
+                assert_eq!(dot_f32(kind, &[], &[]).to_bits(), 0);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes of a Q4_0 row of 64 weights")]
+    fn a_row_of_another_width_is_refused() {
+        let x = ActivationRow::quantize(&[1.0; 64]);
+        dot(WeightType::Q4_0, &[0; 18], &x);
+    }
+}

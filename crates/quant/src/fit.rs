@@ -131,3 +131,43 @@ impl<const N: usize> Affine<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extreme_keeps_its_sign_and_the_first_of_equals_wins() {
+        assert_eq!(extreme(&[1.0, -3.0, 3.0, 2.0]), -3.0);
+        assert_eq!(extreme(&[]), 0.0);
+        assert!(extreme(&[1.0, f32::NAN, 2.0]).is_nan());
+        assert!(extreme(&[1.0, f32::NEG_INFINITY]).is_nan());
+    }
+
+    #[test]
+    fn stored_scales_are_the_nearest_f16_and_finite() {
+        // 1 + 2^-11 is a tie between 1 and 1 + 2^-10.
+        assert_eq!(Stored::nearest(1.0 + 2f32.powi(-11)).value, 1.0);
+        assert_eq!(Stored::nearest(-1e30).value, -65504.0);
+        assert_eq!(Stored::nearest(f32::INFINITY).bytes, [0xff, 0x7b]);
+        assert_eq!(Stored::nearest(-0.0).bytes, [0, 0]);
+        assert!(Stored::nearest(f32::NAN).value.is_nan());
+    }
+
+    #[test]
+    fn codes_are_nearest_and_bounded() {
+        assert_eq!(code(2.6, 1.0, -8, 7), 3);
+        assert_eq!(code(-2.6, -1.0, -8, 7), 3);
+        assert_eq!(code(1e30, 1e-30, -8, 7), 7);
+        assert_eq!(code(-9.0, 1.0, -8, 7), -8);
+        assert_eq!(code(5.0, 0.0, -8, 7), 0);
+        assert_eq!(code(5.0, f32::NAN, -8, 7), 0);
+    }
+
+    #[test]
+    fn sub_blocks_without_a_negative_value_start_at_zero() {
+        let fit = Affine::<8>::fit(&[7.5; 256], 15, 63);
+        assert_eq!((fit.mins, fit.dmin.value), ([0; 8], 0.0));
+        assert_eq!((fit.scales, fit.codes), ([63; 8], [15; 256]));
+    }
+}

@@ -42,3 +42,39 @@ fn nearest(target: f32) -> u8 {
     let passed = |pair: &&[i8]| target > (f32::from(pair[0]) + f32::from(pair[1])) / 2.0;
     TABLE.windows(2).take_while(passed).count() as u8
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{HALF, assert_each_bit_belongs_to_one_code, block, encoded, unpacked};
+
+    const KIND: WeightType = WeightType::IQ4_NL;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let block = unpacked(
+            KIND,
+            &block(KIND, &[(0, &HALF), (2, &[0xf0]), (17, &[0x87])]),
+        );
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, 0.0));
+        assert_eq!((block.codes[0], block.codes[16]), (-127, 113));
+        assert_eq!((block.codes[15], block.codes[31]), (-10, 1));
+        assert_each_bit_belongs_to_one_code(KIND, 2..18);
+    }
+
+    #[test]
+    fn values_get_the_nearest_entry_of_the_table() {
+        let weights = [
+            (0, -63.5),
+            (1, 63.5),
+            (2, 0.5 * 45.6),
+            (3, 0.5 * 45.4),
+            (4, -0.5 * 16.0),
+        ];
+        let block = unpacked(KIND, &encoded(KIND, &weights));
+        assert_eq!(block.scales[0], 0.5);
+        // 45.5 lies halfway between 38 and 53, -16 between -22 and -10.
+        assert_eq!(block.codes[..5], [-127, 113, 53, 38, -22]);
+        assert_eq!(block.codes[5], 1);
+    }
+}

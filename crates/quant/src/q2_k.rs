@@ -43,3 +43,42 @@ pub(crate) fn encode(values: &[f32; 256]) -> [u8; BYTES] {
     block[82..].copy_from_slice(&fit.dmin.bytes);
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{
+        HALF, TWO, assert_each_bit_belongs_to_one_code, block, encoded, unpacked,
+    };
+
+    const KIND: WeightType = WeightType::Q2_K;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let parts: [(usize, &[u8]); 6] = [
+            (1, &[0x53]),
+            (15, &[0x1f]),
+            (16 + 16, &[0b01_00_11_10]),
+            (16 + 63, &[0b11_00_00_00]),
+            (80, &HALF),
+            (82, &TWO),
+        ];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!((block.scales[1], block.mins[1]), (0.5 * 3.0, -2.0 * 5.0));
+        assert_eq!((block.scales[15], block.mins[15]), (0.5 * 15.0, -2.0));
+        assert_eq!([16, 48, 80, 112].map(|i| block.codes[i]), [2, 3, 0, 1]);
+        assert_eq!(block.codes[255], 3);
+        assert_each_bit_belongs_to_one_code(KIND, 16..80);
+    }
+
+    #[test]
+    fn each_sub_block_spans_its_own_range() {
+        // Sub-block 0: -15 to 30, 3 steps of 15 (the largest: d = 1); sub-block 15: -4 to 8, 3 of 4.
+        let weights = [(0, -15.0), (1, 30.0), (255, 8.0), (254, -4.0), (253, 3.0)];
+        let block = unpacked(KIND, &encoded(KIND, &weights));
+        assert_eq!((block.scales[0], block.mins[0]), (15.0, -15.0));
+        assert_eq!((block.scales[15], block.mins[15]), (4.0, -4.0));
+        assert_eq!(block.codes[..3], [0, 3, 1]);
+        assert_eq!(block.codes[252..], [1, 2, 0, 3]);
+    }
+}

@@ -52,3 +52,48 @@ pub(crate) fn encode(values: &[f32; 256]) -> [u8; BYTES] {
     block[108..].copy_from_slice(&fit.d.bytes);
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{HALF, assert_each_bit_belongs_to_one_code, block, encoded, unpacked};
+
+    const KIND: WeightType = WeightType::Q3_K;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let parts: [(usize, &[u8]); 6] = [
+            (16, &[0b0000_0010]),
+            (31, &[0b1000_0000]),
+            (32 + 16, &[0b01_00_11_10]),
+            (96 + 1, &[0x53]),
+            (104 + 1, &[0b00_10_00_01]),
+            (108, &HALF),
+        ];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        // sc of sub-block 1: low 3, high 1; of 9: low 5, high 2; of all others 0.
+        assert_eq!((block.scales[1], block.scales[9]), (0.5 * -13.0, 0.5 * 5.0));
+        assert_eq!((block.scales[0], block.scales[5]), (-16.0, -16.0));
+        assert_eq!(block.mins, [0.0; 16]);
+        assert_eq!([16, 48, 80, 112].map(|i| block.codes[i]), [-2, 3, -4, -3]);
+        assert_eq!((block.codes[255], block.codes[0]), (0, -4));
+        assert_each_bit_belongs_to_one_code(KIND, 0..96);
+    }
+
+    #[test]
+    fn extremes_get_the_codes_that_reach_furthest() {
+        // Sub-block 0: step 32 (d = -1, sc = -32); sub-block 15: step 2 of the other sign.
+        let weights = [
+            (0, -128.0),
+            (1, 64.0),
+            (2, 128.0),
+            (255, 8.0),
+            (254, -4.2),
+            (253, 2.0),
+        ];
+        let block = unpacked(KIND, &encoded(KIND, &weights));
+        assert_eq!((block.scales[0], block.scales[15]), (32.0, -2.0));
+        assert_eq!(block.codes[..4], [-4, 2, 3, 0]);
+        assert_eq!(block.codes[252..], [0, -1, 2, -4]);
+    }
+}

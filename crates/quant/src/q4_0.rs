@@ -29,3 +29,33 @@ pub(crate) fn encode(values: &[f32; 32]) -> [u8; BYTES] {
     block[2..].copy_from_slice(&nibbles::join(&codes));
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{HALF, assert_each_bit_belongs_to_one_code, block, encoded, unpacked};
+
+    const KIND: WeightType = WeightType::Q4_0;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let block = unpacked(
+            KIND,
+            &block(KIND, &[(0, &HALF), (2, &[0xf0]), (17, &[0x9a])]),
+        );
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, 0.0));
+        assert_eq!((block.codes[0], block.codes[16]), (-8, 7));
+        assert_eq!((block.codes[15], block.codes[31]), (2, 1));
+        assert_each_bit_belongs_to_one_code(KIND, 2..18);
+    }
+
+    #[test]
+    fn the_extreme_gets_the_code_that_reaches_furthest() {
+        // -4 = 0.5 * -8; with +4 the scale turns negative, and -4 is out of reach by one step.
+        let low = unpacked(KIND, &encoded(KIND, &[(3, -4.0), (20, 1.6)]));
+        assert_eq!((low.scales[0], low.codes[3], low.codes[20]), (0.5, -8, 3));
+        let high = unpacked(KIND, &encoded(KIND, &[(3, 4.0), (20, -4.0), (21, 1.6)]));
+        assert_eq!((high.scales[0], high.codes[3]), (-0.5, -8));
+        assert_eq!((high.codes[20], high.codes[21]), (7, -3));
+    }
+}

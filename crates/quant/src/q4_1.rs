@@ -33,3 +33,32 @@ pub(crate) fn encode(values: &[f32; 32]) -> [u8; BYTES] {
     block[4..].copy_from_slice(&nibbles::join(&codes));
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{
+        HALF, TWO, assert_each_bit_belongs_to_one_code, block, encoded, unpacked,
+    };
+
+    const KIND: WeightType = WeightType::Q4_1;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let parts: [(usize, &[u8]); 4] = [(0, &HALF), (2, &TWO), (4, &[0xf0]), (19, &[0x9a])];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, 2.0));
+        assert_eq!((block.codes[0], block.codes[16]), (0, 15));
+        assert_eq!((block.codes[15], block.codes[31]), (10, 9));
+        assert_each_bit_belongs_to_one_code(KIND, 4..20);
+    }
+
+    #[test]
+    fn codes_span_the_smallest_to_the_largest() {
+        // From -2 to 5.5 in 15 steps of 0.5.
+        let block = unpacked(KIND, &encoded(KIND, &[(0, -2.0), (31, 5.5), (7, 1.3)]));
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, -2.0));
+        assert_eq!((block.codes[0], block.codes[31]), (0, 15));
+        assert_eq!((block.codes[7], block.codes[1]), (7, 4));
+    }
+}

@@ -42,3 +42,43 @@ pub(crate) fn encode(values: &[f32; 256]) -> [u8; BYTES] {
     }
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{
+        HALF, TWO, assert_each_bit_belongs_to_one_code, block, encoded, unpacked,
+    };
+
+    const KIND: WeightType = WeightType::Q4_K;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        // Sub-block 1: sc = 3, m = 7; sub-block 6: sc = 0b01_0010, m = 0b10_0011.
+        let scales = [0, 3, 0b01_000000, 0, 0, 7, 0b10_000000, 0, 0, 0, 0x32, 0];
+        let parts: [(usize, &[u8]); 5] = [
+            (0, &HALF),
+            (2, &TWO),
+            (4, &scales),
+            (16 + 32, &[0xa5]),
+            (143, &[0xc3]),
+        ];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!((block.scales[1], block.mins[1]), (0.5 * 3.0, -2.0 * 7.0));
+        assert_eq!((block.scales[6], block.mins[6]), (0.5 * 18.0, -2.0 * 35.0));
+        assert_eq!((block.codes[64], block.codes[96]), (5, 10));
+        assert_eq!((block.codes[223], block.codes[255]), (3, 12));
+        assert_each_bit_belongs_to_one_code(KIND, 16..144);
+    }
+
+    #[test]
+    fn each_sub_block_spans_its_own_range() {
+        // Sub-block 0: -63 to 882, 15 steps of 63 (the largest: d = 1); sub-block 7: -5 to 25, 15 of 2.
+        let weights = [(0, -63.0), (1, 882.0), (255, 25.0), (254, -5.0), (253, 3.0)];
+        let block = unpacked(KIND, &encoded(KIND, &weights));
+        assert_eq!((block.scales[0], block.mins[0]), (63.0, -63.0));
+        assert_eq!((block.scales[7], block.mins[7]), (2.0, -5.0));
+        assert_eq!(block.codes[..3], [0, 15, 1]);
+        assert_eq!(block.codes[253..256], [4, 0, 15]);
+    }
+}

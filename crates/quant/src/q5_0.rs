@@ -34,3 +34,30 @@ pub(crate) fn encode(values: &[f32; 32]) -> [u8; BYTES] {
     block[6..].copy_from_slice(&nibbles::join(&codes));
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{HALF, assert_each_bit_belongs_to_one_code, block, encoded, unpacked};
+
+    const KIND: WeightType = WeightType::Q5_0;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let high_bits = 0x8001_0000u32.to_le_bytes();
+        let parts: [(usize, &[u8]); 3] = [(0, &HALF), (2, &high_bits), (6, &[0xf3])];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, 0.0));
+        assert_eq!((block.codes[0], block.codes[16]), (3 - 16, 15 + 16 - 16));
+        assert_eq!((block.codes[15], block.codes[31]), (-16, 0));
+        assert_each_bit_belongs_to_one_code(KIND, 2..22);
+    }
+
+    #[test]
+    fn the_extreme_gets_the_code_that_reaches_furthest() {
+        // -8 = 0.5 * -16; +8 is out of reach by one step.
+        let block = unpacked(KIND, &encoded(KIND, &[(3, -8.0), (20, 8.0), (31, 1.6)]));
+        assert_eq!((block.scales[0], block.codes[3]), (0.5, -16));
+        assert_eq!((block.codes[20], block.codes[31]), (15, 3));
+    }
+}

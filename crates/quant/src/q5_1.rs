@@ -38,3 +38,33 @@ pub(crate) fn encode(values: &[f32; 32]) -> [u8; BYTES] {
     block[8..].copy_from_slice(&nibbles::join(&codes));
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{
+        HALF, TWO, assert_each_bit_belongs_to_one_code, block, encoded, unpacked,
+    };
+
+    const KIND: WeightType = WeightType::Q5_1;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let high_bits = 0x8001_0000u32.to_le_bytes();
+        let parts: [(usize, &[u8]); 4] = [(0, &HALF), (2, &TWO), (4, &high_bits), (8, &[0xf3])];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, 2.0));
+        assert_eq!((block.codes[0], block.codes[16]), (3, 31));
+        assert_eq!((block.codes[15], block.codes[31]), (0, 16));
+        assert_each_bit_belongs_to_one_code(KIND, 4..24);
+    }
+
+    #[test]
+    fn codes_span_the_smallest_to_the_largest() {
+        // From -2 to 13.5 in 31 steps of 0.5.
+        let block = unpacked(KIND, &encoded(KIND, &[(0, -2.0), (31, 13.5), (7, 1.3)]));
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, -2.0));
+        assert_eq!((block.codes[0], block.codes[31]), (0, 31));
+        assert_eq!((block.codes[7], block.codes[1]), (7, 4));
+    }
+}

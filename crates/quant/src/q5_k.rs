@@ -46,3 +46,49 @@ pub(crate) fn encode(values: &[f32; 256]) -> [u8; BYTES] {
     }
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{
+        HALF, TWO, assert_each_bit_belongs_to_one_code, block, encoded, unpacked,
+    };
+
+    const KIND: WeightType = WeightType::Q5_K;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let scales = [0, 3, 0b01_000000, 0, 0, 7, 0b10_000000, 0, 0, 0, 0x32, 0];
+        let parts: [(usize, &[u8]); 6] = [
+            (0, &HALF),
+            (2, &TWO),
+            (4, &scales),
+            (16, &[0b0000_1000]),
+            (47, &[0b1000_0000]),
+            (48 + 32, &[0xa5]),
+        ];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!((block.scales[1], block.mins[1]), (0.5 * 3.0, -2.0 * 7.0));
+        assert_eq!((block.scales[6], block.mins[6]), (0.5 * 18.0, -2.0 * 35.0));
+        assert_eq!((block.codes[64], block.codes[96]), (5, 10 + 16));
+        assert_eq!((block.codes[223], block.codes[255]), (0, 16));
+        assert_each_bit_belongs_to_one_code(KIND, 16..176);
+    }
+
+    #[test]
+    fn each_sub_block_spans_its_own_range() {
+        // Sub-block 0: -63 to 1890, 31 steps of 63 (the largest: d = 1); sub-block 7: -5 to 57, 31 of 2.
+        let weights = [
+            (0, -63.0),
+            (1, 1890.0),
+            (255, 57.0),
+            (254, -5.0),
+            (253, 3.0),
+        ];
+        let block = unpacked(KIND, &encoded(KIND, &weights));
+        assert_eq!((block.scales[0], block.mins[0]), (63.0, -63.0));
+        assert_eq!((block.scales[7], block.mins[7]), (2.0, -5.0));
+        assert_eq!(block.codes[..3], [0, 31, 1]);
+        assert_eq!(block.codes[253..256], [4, 0, 31]);
+    }
+}

@@ -48,3 +48,47 @@ pub(crate) fn encode(values: &[f32; 256]) -> [u8; BYTES] {
     block[208..].copy_from_slice(&fit.d.bytes);
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{HALF, assert_each_bit_belongs_to_one_code, block, encoded, unpacked};
+
+    const KIND: WeightType = WeightType::Q6_K;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let parts: [(usize, &[u8]); 6] = [
+            (0, &[0xa5]),
+            (32, &[0x7c]),
+            (128, &[0b01_11_00_10]),
+            (191, &[0b11_00_00_00]),
+            (193, &[0x80, 0x7f]),
+            (208, &HALF),
+        ];
+        let block = unpacked(KIND, &block(KIND, &parts));
+        assert_eq!(block.scales[..4], [0.0, -64.0, 63.5, 0.0]);
+        assert_eq!(block.mins, [0.0; 16]);
+        let expected = [5 + 32 - 32, 12 - 32, 10 + 48 - 32, 7 + 16 - 32];
+        assert_eq!([0, 32, 64, 96].map(|i| block.codes[i]), expected);
+        assert_eq!((block.codes[255], block.codes[1]), (48 - 32, -32));
+        assert_each_bit_belongs_to_one_code(KIND, 0..192);
+    }
+
+    #[test]
+    fn extremes_get_the_codes_that_reach_furthest() {
+        // Sub-block 0: step 128 (d = -1, sc = -128); sub-block 15: step 2 of the other sign.
+        let weights = [
+            (0, -4096.0),
+            (1, 256.0),
+            (2, 4096.0),
+            (255, 64.0),
+            (254, -5.0),
+            (253, 3.8),
+        ];
+        let block = unpacked(KIND, &encoded(KIND, &weights));
+        assert_eq!((block.scales[0], block.scales[15]), (128.0, -2.0));
+        assert_eq!(block.codes[..4], [-32, 2, 31, 0]);
+        assert_eq!(block.codes[252..], [0, -2, 2, -32]);
+    }
+}

@@ -30,3 +30,35 @@ pub(crate) fn encode(values: &[f32; 32]) -> [u8; BYTES] {
     }
     block
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::WeightType;
+    use crate::testing::{HALF, assert_each_bit_belongs_to_one_code, block, encoded, unpacked};
+
+    const KIND: WeightType = WeightType::Q8_0;
+
+    #[test]
+    fn fields_are_where_the_table_says() {
+        let block = unpacked(
+            KIND,
+            &block(KIND, &[(0, &HALF), (2, &[0x80]), (33, &[0x7f])]),
+        );
+        assert_eq!((block.scales[0], block.mins[0]), (0.5, 0.0));
+        assert_eq!((block.codes[0], block.codes[31]), (-128, 127));
+        assert_each_bit_belongs_to_one_code(KIND, 2..34);
+    }
+
+    #[test]
+    fn the_extreme_gets_127_of_its_sign() {
+        let block = unpacked(KIND, &encoded(KIND, &[(0, -63.5), (30, 63.5), (31, 1.3)]));
+        assert_eq!((block.scales[0], block.codes[0]), (0.5, -127));
+        assert_eq!((block.codes[30], block.codes[31]), (127, 3));
+    }
+
+    #[test]
+    fn a_scale_too_small_for_f16_gives_zeros() {
+        let block = unpacked(KIND, &encoded(KIND, &[(0, 1e-7)]));
+        assert_eq!((block.scales[0], block.codes[0]), (0.0, 0));
+    }
+}

@@ -144,3 +144,26 @@ impl std::fmt::Display for WeightType {
         f.pad(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_whole_blocks_and_do_not_overflow() {
+        assert_eq!(WeightType::Q4_0.row_bytes(64), Some(36));
+        assert_eq!(WeightType::Q6_K.row_bytes(512), Some(420));
+        assert_eq!(WeightType::Q4_0.row_bytes(48), None);
+        assert_eq!(WeightType::F32.row_bytes(usize::MAX), None);
+        assert_eq!(WeightType::F32.row_bytes(0), Some(0));
+    }
+
+    #[test]
+    fn sub_blocks_divide_blocks_and_are_what_activations_can_serve() {
+        for kind in WeightType::ALL {
+            assert!(kind.block_elements().is_multiple_of(kind.sub_block()));
+            assert!(!kind.is_quantized() || [16, 32].contains(&kind.sub_block()));
+            assert!(kind.is_quantized() || !kind.has_min());
+        }
+    }
+}
