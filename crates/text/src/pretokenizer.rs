@@ -1,0 +1,95 @@
+//! Where byte-level BPE may not merge: the pre-tokenizers that GGUF files name in `tokenizer.ggml.pre`.
+//!
+//! A pre-tokenizer is a list of patterns. Each cuts every piece that the one before left into its matches and what
+//! lies between them. The patterns are facts of the models' own `tokenizer.json` files; which name means which
+//! pattern, which families merge only what is no whole token, and which add BOS by themselves is taken from
+//! llama.cpp's `llama-vocab.cpp`. Unicode normalisation is not in GGUF files at all (llama.cpp does none): here a
+//! family is normalised as its own `tokenizer.json` does it, so that the same model reads the same tokens from
+//! either kind of file.
+
+/// How one family of byte-level BPE vocabularies treats text before and while it merges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PreTokenizer {
+    /// Patterns, applied one after the other.
+    pub patterns: &'static [&'static str],
+    /// Text is brought to Unicode normal form C first.
+    pub normalizes_nfc: bool,
+    /// A piece that is a token as a whole is taken as that token, without merging.
+    pub ignores_merges: bool,
+    /// Texts begin with BOS unless the file says otherwise.
+    pub adds_bos: bool,
+}
+
+const GPT2_WORDS: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const DEEPSEEK3_WORDS: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
+const BAILING: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
+const SEED: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+const fn words(patterns: &'static [&'static str]) -> PreTokenizer {
+    PreTokenizer {
+        patterns,
+        normalizes_nfc: false,
+        ignores_merges: false,
+        adds_bos: false,
+    }
+}
+
+/// The pre-tokenizer with this name in a GGUF file; `None` for names that are not supported.
+///
+/// `default` is what llama.cpp uses for files without a name (written before there were names).
+pub fn find(name: &str) -> Option<PreTokenizer> {
+    let nfc = |p: PreTokenizer| PreTokenizer {
+        normalizes_nfc: true,
+        ..p
+    };
+    let whole_tokens_with_bos = |p: PreTokenizer| PreTokenizer {
+        ignores_merges: true,
+        adds_bos: true,
+        ..p
+    };
+    Some(match name {
+        "gpt-2" | "phi-2" | "jais" | "trillion" | "granite-docling" | "exaone4" | "mellum"
+        | "modern-bert" | "a.x-4.0" | "gigachat" => words(&[GPT2_WORDS]),
+        "mpt" | "olmo" => nfc(words(&[GPT2_WORDS])),
+        "starcoder" | "refact" | "smollm" | "codeshell" | "exaone" | "minerva-7b" | "mellum2" => {
+            words(&[r"\p{N}", GPT2_WORDS])
+        }
+        "command-r" => nfc(words(&[r"\p{N}", GPT2_WORDS])),
+        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0"
+        | "lfm2" => whole_tokens_with_bos(words(&[CL100K])),
+        "dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe" => words(&[CL100K]),
+        "qwen2" | "megrez" | "stablelm2" => nfc(words(&[QWEN2])),
+        "deepseek-r1-qwen" | "hunyuan" | "solar-open" | "grok-2" => words(&[QWEN2]),
+        "qwen35" => nfc(words(&[QWEN35])),
+        "tekken" => whole_tokens_with_bos(words(&[TEKKEN])),
+        "gpt-4o" | "llama4" | "kanana2" | "minimax-m2" => words(&[O200K]),
+        "deepseek-coder" => words(&[
+            r"[\r\n]",
+            r"\s?\p{L}+",
+            r"\s?\p{P}+",
+            r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+",
+            r"\p{N}",
+        ]),
+        "deepseek-v3" | "hunyuan-dense" => words(&[
+            r"\p{N}{1,3}",
+            r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+",
+            DEEPSEEK3_WORDS,
+        ]),
+        "falcon" => words(&[r"[\p{P}\$\+<=>\^~\|`]+", GPT2_WORDS, "[0-9][0-9][0-9]"]),
+        "bailingmoe" | "bailingmoe2" | "llada-moe" => words(&[BAILING]),
+        "seed-coder" => words(&[SEED]),
+        "default" => words(&[
+            r"[\p{P}\$\+<=>\^~\|]+",
+            GPT2_WORDS,
+            r"\p{N}+",
+            "[0-9][0-9][0-9]",
+        ]),
+        _ => return None,
+    })
+}
