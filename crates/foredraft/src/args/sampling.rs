@@ -1,0 +1,76 @@
+//! What is said and when it ends: sampling, stopping and drafting options.
+
+use clap::Args;
+
+use super::values::{self, Draft, LogitBias};
+use crate::output;
+
+/// How the next token is chosen, and when to stop.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Sampling options")]
+pub(crate) struct SamplingOptions {
+    /// Most tokens to say [default: until the model ends its text or the context is full]
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::count::<{ 1 << 24 }>)]
+    pub(crate) max_tokens: Option<usize>,
+
+    /// 0 takes the likeliest token every time; higher is more varied
+    #[arg(short, long, visible_alias = "temp", value_name = "X", default_value_t = 0.0, value_parser = values::at_least::<0>)]
+    pub(crate) temperature: f32,
+
+    /// Choose among the K likeliest tokens; 0 is all of them
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub(crate) top_k: usize,
+
+    /// Choose among the likeliest tokens that together have probability P; 1 is all of them
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = values::probability)]
+    pub(crate) top_p: f32,
+
+    /// Drop tokens less likely than P times the likeliest; 0 drops none
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = values::probability)]
+    pub(crate) min_p: f32,
+
+    /// Divide the positive logits of tokens that were seen by X, multiply the negative ones; 1 is off
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = values::positive)]
+    pub(crate) repeat_penalty: f32,
+
+    /// Subtract X from the logit of every token that was said; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = values::finite, allow_negative_numbers = true)]
+    pub(crate) presence_penalty: f32,
+
+    /// Subtract X from the logit of a token for each time it was said; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = values::finite, allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: f32,
+
+    /// Add X to the logit of token ID; -inf forbids it (repeatable)
+    #[arg(long, value_name = "ID=X")]
+    pub(crate) logit_bias: Vec<LogitBias>,
+
+    /// Makes the text repeatable [default: drawn from the system, and reported]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// End the answer before this text (repeatable)
+    #[arg(long, value_name = "TEXT", value_parser = values::some_text)]
+    pub(crate) stop: Vec<String>,
+}
+
+impl SamplingOptions {
+    /// Says what looks like a slip of the finger.
+    pub(crate) fn warn(&self) {
+        if self.temperature > 5.0 {
+            output::warn(&format!(
+                "temperature {} makes the text random; -t is the temperature, threads are --threads",
+                self.temperature
+            ));
+        }
+    }
+}
+
+/// Where drafted tokens come from.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Draft options")]
+pub(crate) struct DraftOptions {
+    /// auto (the best at hand; in this version none) or none (repeatable)
+    #[arg(long = "draft", value_name = "DRAFT")]
+    pub(crate) drafts: Vec<Draft>,
+}

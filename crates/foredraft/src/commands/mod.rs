@@ -1,0 +1,19 @@
+//! One file a command: its options and what it does with them.
+
+pub(crate) mod completions;
+pub(crate) mod inspect;
+pub(crate) mod pull;
+pub(crate) mod run;
+
+use crate::args::Command;
+use crate::exit::Exit;
+
+/// Runs the command that was asked for.
+pub(crate) fn dispatch(command: Command) -> Result<(), Exit> {
+    match command {
+        Command::Run(args) => run::run(*args),
+        Command::Pull(args) => pull::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Completions(args) => completions::run(args),
+    }
+}
