@@ -142,13 +142,21 @@ impl Distribution {
 impl Distribution {
     /// Takes the tokens whose weight (`[vocabulary]`) is above 0.
     pub(crate) fn set_support_of(&mut self, weights: &[f32]) {
+        const CHUNK: usize = 64;
         self.tokens.clear();
         self.probabilities.clear();
         self.tokens.reserve(weights.len());
         self.probabilities.reserve(weights.len());
-        for (id, &weight) in weights.iter().enumerate() {
-            if weight > 0.0 {
-                self.tokens.push(TokenId(id as u32));
+        // Usually whole chunks are possible, and those are copied at once.
+        for (chunk, first) in weights.chunks(CHUNK).zip((0u32..).step_by(CHUNK)) {
+            let tokens = (first..).map(TokenId);
+            if chunk.iter().fold(true, |all, &weight| all & (weight > 0.0)) {
+                self.tokens.extend(tokens.take(chunk.len()));
+                self.probabilities.extend_from_slice(chunk);
+                continue;
+            }
+            for (token, &weight) in tokens.zip(chunk).filter(|&(_, &weight)| weight > 0.0) {
+                self.tokens.push(token);
                 self.probabilities.push(weight);
             }
         }
@@ -190,15 +198,8 @@ impl Distribution {
     }
 
     fn find_peak(&mut self) {
-        let max = self
-            .probabilities
-            .iter()
-            .fold(0.0, |a, &b| if b > a { b } else { a });
-        self.peak = self
-            .probabilities
-            .iter()
-            .position(|&p| p == max)
-            .unwrap_or(0);
+        let max = row::max(&self.probabilities);
+        self.peak = row::first_equal(&self.probabilities, max).unwrap_or(0);
     }
 }
 

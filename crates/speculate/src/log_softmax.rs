@@ -2,7 +2,7 @@
 
 use foredraft_common::{TokenId, exp, ln};
 
-use crate::select::{keep_largest, rank, ranked_token, ranked_value};
+use crate::select::{keep_largest, ranked_token, ranked_value};
 use crate::{DistributionError, row};
 
 /// The log-softmax of a row of raw logits: before bias, penalties, temperature and truncation, so that
@@ -37,15 +37,11 @@ impl<'a> LogSoftmax<'a> {
             .map_or(f32::NEG_INFINITY, |&logit| self.of_logit(logit))
     }
 
-    /// The `count` most probable tokens, most probable first, the lowest id first among equals.
+    /// The `count` most probable tokens, most probable first, the lowest id first among equals; tokens
+    /// with a logit of -infinity are not listed.
     pub fn top(&self, count: usize) -> Vec<(TokenId, f32)> {
-        let ranks = self
-            .logits
-            .iter()
-            .enumerate()
-            .map(|(id, &logit)| rank(logit, TokenId(id as u32)));
         let mut keys = Vec::new();
-        keep_largest(ranks, count.min(self.logits.len()), &mut keys);
+        keep_largest(self.logits, |i| TokenId(i as u32), count, &mut keys);
         keys.sort_unstable_by(|a, b| b.cmp(a));
         keys.into_iter()
             .map(|key| (ranked_token(key), self.of_logit(ranked_value(key))))
@@ -103,7 +99,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(ids(3), [1, 3, 4]);
-        assert_eq!(ids(usize::MAX), [1, 3, 4, 0, 2]);
+        assert_eq!(ids(usize::MAX), [1, 3, 4, 0]);
         assert!(ids(0).is_empty());
         for (token, value) in softmax.top(5) {
             assert_eq!(value, softmax.log_probability(token));

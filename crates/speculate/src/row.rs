@@ -1,31 +1,50 @@
-//! Two reductions over a row of f32, each in one fixed order.
+//! Searches of and reductions over a row of f32, each in one fixed order.
 
 use foredraft_common::{TokenId, lanes::LANES};
 
 use crate::DistributionError;
 
-/// The largest value. Refuses a row with a NaN or +infinity, and one without a finite value
-/// (-infinity alone means "impossible").
-pub(crate) fn finite_max(row: &[f32]) -> Result<f32, DistributionError> {
+/// The largest value, -infinity when there is none; NaN is passed over.
+pub(crate) fn max(row: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut maxima = [f32::NEG_INFINITY; LANES];
-    let mut finite = [true; LANES];
-    for chunk in row.chunks(LANES) {
-        for ((max, finite), &value) in maxima.iter_mut().zip(&mut finite).zip(chunk) {
-            // False for a NaN too.
-            *finite &= value < f32::INFINITY;
-            *max = if value > *max { value } else { *max };
+    let (chunks, tail) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (max, &value) in maxima.iter_mut().zip(chunk) {
+            *max = larger(*max, value);
         }
     }
-    if finite.contains(&false) {
+    maxima
+        .iter()
+        .chain(tail)
+        .fold(f32::NEG_INFINITY, |a, &b| larger(a, b))
+}
+
+/// The largest value of a row of logits. Refuses a row with a NaN or +infinity, and one without a finite
+/// value (-infinity alone means "impossible").
+pub(crate) fn finite_max(row: &[f32]) -> Result<f32, DistributionError> {
+    // Without short-circuits, so that the loop has no branch. A NaN is not below infinity.
+    if !row
+        .iter()
+        .fold(true, |all, &value| all & (value < f32::INFINITY))
+    {
         return Err(first_fault(row));
     }
-    let max = maxima
-        .iter()
-        .fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
-    if max == f32::NEG_INFINITY {
-        return Err(DistributionError::NothingPossible);
+    match max(row) {
+        f32::NEG_INFINITY => Err(DistributionError::NothingPossible),
+        max => Ok(max),
     }
-    Ok(max)
+}
+
+/// Index of the first element equal to `value`, looked for a chunk at a time.
+pub(crate) fn first_equal(row: &[f32], value: f32) -> Option<usize> {
+    const CHUNK: usize = 64;
+    let is_in = |chunk: &[f32]| chunk.iter().fold(false, |found, &v| found | (v == value));
+    let (i, chunk) = row
+        .chunks(CHUNK)
+        .enumerate()
+        .find(|(_, chunk)| is_in(chunk))?;
+    Some(i * CHUNK + chunk.iter().position(|&v| v == value)?)
 }
 
 /// What is wrong with the first value that is NaN or +infinity.
@@ -80,11 +99,13 @@ mod tests {
 
     #[test]
     fn the_largest_value_wherever_it_is() {
-        for len in [1usize, 15, 16, 17, 50] {
+        for len in [1usize, 15, 16, 17, 50, 64, 130] {
             for place in 0..len {
                 let mut row = vec![-5.0; len];
                 row[place] = -1.5;
                 assert_eq!(finite_max(&row), Ok(-1.5));
+                assert_eq!(first_equal(&row, -1.5), Some(place));
+                assert_eq!(first_equal(&row, 1.5), None);
                 row[(place + 1) % len] = f32::NEG_INFINITY;
                 assert_eq!(
                     finite_max(&row),

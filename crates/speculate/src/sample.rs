@@ -12,6 +12,9 @@ use foredraft_common::TokenId;
 use crate::random::{exponential_from_uniform, uniform_from_words};
 use crate::{Distribution, Noise};
 
+/// Tokens of the support that are looked at together.
+const CHUNK: usize = 64;
+
 /// Draws a token: the one with the smallest E_v / p_v (in f64), the lowest id among equals.
 ///
 /// Depends on the distribution and the noise of the tokens in its support, on nothing else.
@@ -19,25 +22,61 @@ pub fn sample(distribution: &Distribution, noise: &impl Noise) -> TokenId {
     // The most probable token runs first: it usually gives a time that few others can beat.
     let mut winner = distribution.argmax();
     let mut best = noise.exponential(winner) / f64::from(distribution.max_probability());
-    let mut block = None;
-    let mut high = [0; 4];
-    for (token, probability) in distribution.iter() {
-        if block != Some(token.0 >> 2) {
-            block = Some(token.0 >> 2);
-            high = noise.high_words(token.0 >> 2);
-        }
-        let high = high[token.index() & 3];
-        let probability = f64::from(probability);
-        if is_beaten(high, probability, best) {
+    let chunks = distribution.support().chunks(CHUNK);
+    for (tokens, probabilities) in chunks.zip(distribution.probabilities().chunks(CHUNK)) {
+        let mut words = [0; CHUNK + 4];
+        let high = high_words(tokens, noise, &mut words);
+        let runners = || {
+            high.iter()
+                .zip(probabilities)
+                .map(|(&high, &p)| (high, f64::from(p)))
+        };
+        // Once the best time is good, whole chunks are beaten, which takes no branch to see.
+        if runners().fold(true, |all, (high, p)| all & is_beaten(high, p, best)) {
             continue;
         }
-        let low = noise.low_words(token.0 >> 2)[token.index() & 3];
-        let time = exponential_from_uniform(uniform_from_words(high, low)) / probability;
-        if time < best || (time == best && token < winner) {
-            (best, winner) = (time, token);
+        for (&token, (high, p)) in tokens.iter().zip(runners()) {
+            if is_beaten(high, p, best) {
+                continue;
+            }
+            let low = noise.low_words(token.0 >> 2)[token.index() & 3];
+            let time = exponential_from_uniform(uniform_from_words(high, low)) / p;
+            if time < best || (time == best && token < winner) {
+                (best, winner) = (time, token);
+            }
         }
     }
     winner
+}
+
+/// The upper random bits of `tokens` (at most [`CHUNK`], ascending), each block of noise made once.
+fn high_words<'a>(
+    tokens: &[TokenId],
+    noise: &impl Noise,
+    words: &'a mut [u32; CHUNK + 4],
+) -> &'a [u32] {
+    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
+        return &[];
+    };
+    let first_block = first.0 >> 2;
+    // Ascending tokens without a gap: their blocks lie side by side, and theirs are the words from the first on.
+    if (last.0 - first.0) as usize == tokens.len() - 1 {
+        let offset = first.index() & 3;
+        for (block, four) in (first_block..=last.0 >> 2).zip(words.as_chunks_mut().0) {
+            *four = noise.high_words(block);
+        }
+        return &words[offset..offset + tokens.len()];
+    }
+    let mut block = first_block;
+    let mut four = noise.high_words(block);
+    for (&token, word) in tokens.iter().zip(&mut *words) {
+        if token.0 >> 2 != block {
+            block = token.0 >> 2;
+            four = noise.high_words(block);
+        }
+        *word = four[token.index() & 3];
+    }
+    &words[..tokens.len()]
 }
 
 /// Whether the upper bits alone show that a token arrives after `best`, so that its logarithm and its
@@ -50,4 +89,171 @@ fn is_beaten(high: u32, probability: f64, best: f64) -> bool {
     const UNIT: f64 = 1.0 / (1u64 << 32) as f64;
     const MARGIN: f64 = 1.0 + 1.0 / (1u64 << 40) as f64;
     f64::from(high) * UNIT > best * probability * MARGIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoiseKey;
+    use foredraft_common::Position;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    fn key(seed: u64, choice: u32, position: u32) -> NoiseKey {
+        NoiseKey {
+            seed,
+            choice,
+            position: Position(position),
+        }
+    }
+
+    /// The definition, word for word: every exponential is computed, none skipped.
+    fn sample_unpruned(distribution: &Distribution, noise: &impl Noise) -> TokenId {
+        let times = distribution
+            .iter()
+            .map(|(token, p)| (noise.exponential(token) / f64::from(p), token));
+        times
+            .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
+            .expect("a support")
+            .1
+    }
+
+    /// Noise whose words a test has planted.
+    struct Planted<F: Fn(TokenId) -> (u32, u32)>(F);
+
+    impl<F: Fn(TokenId) -> (u32, u32)> Noise for Planted<F> {
+        fn high_words(&self, block: u32) -> [u32; 4] {
+            [0, 1, 2, 3].map(|word| self.0(TokenId(block * 4 + word)).0)
+        }
+        fn low_words(&self, block: u32) -> [u32; 4] {
+            [0, 1, 2, 3].map(|word| self.0(TokenId(block * 4 + word)).1)
+        }
+    }
+
+    #[test]
+    fn a_race_worked_by_hand() {
+        // u = 3/4, 1/2, 1/4 (and half a step of 2^-52): E = ln 4, ln 2, ln 4/3 = 1.386, 0.693, 0.288.
+        let noise = Planted(|token| ([3 << 30, 1 << 31, 1 << 30, 0][token.index()], 0));
+        let winner = |p: &[f32]| sample(&Distribution::from_dense(p).expect("valid"), &noise).0;
+        // Times 2.31, 3.47, 1.44.
+        assert_eq!(winner(&[0.6, 0.2, 0.2]), 2);
+        // Times 1.73, 6.9, 2.88.
+        assert_eq!(winner(&[0.8, 0.1, 0.1]), 0);
+        // Times 13.9, 0.99, 1.44.
+        assert_eq!(winner(&[0.1, 0.7, 0.2]), 1);
+        // Only the support runs.
+        assert_eq!(winner(&[0.9, 0.1, 0.0]), 0);
+    }
+
+    #[test]
+    fn the_lowest_id_wins_ties() {
+        let d = Distribution::from_dense(&[0.0, 0.25, 0.25, 0.25, 0.0, 0.25]).expect("valid");
+        for words in [(0, 0), (1 << 31, 5), (u32::MAX, u32::MAX)] {
+            assert_eq!(sample(&d, &Planted(|_| words)), TokenId(1));
+        }
+        // A lower id ties with the peak that ran first: 2^-k with time ratios that are exact in f64.
+        let d = Distribution::from_dense(&[0.25, 0.25, 0.5]).expect("valid");
+        let (slow, fast) = ((1 << 31, 0), (1 << 30, 0));
+        let noise = Planted(|token| if token.0 == 2 { slow } else { fast });
+        let times: Vec<f64> = d
+            .iter()
+            .map(|(t, p)| noise.exponential(t) / f64::from(p))
+            .collect();
+        assert!(times[0] < times[2] && times[0] == times[1]);
+        assert_eq!(sample(&d, &noise), TokenId(0));
+    }
+
+    #[test]
+    fn one_token_is_drawn_whatever_the_noise() {
+        for words in [(0, 0), (u32::MAX, u32::MAX)] {
+            assert_eq!(
+                sample(&Distribution::one_hot(TokenId(70_000)), &Planted(|_| words)),
+                TokenId(70_000)
+            );
+        }
+    }
+
+    #[test]
+    fn every_part_of_the_key_matters_and_equal_keys_draw_equal_tokens() {
+        let d = Distribution::from_dense(&[1.0 / 4096.0; 4096]).expect("valid");
+        let keys = [
+            key(1, 0, 0),
+            key(2, 0, 0),
+            key(1 << 32, 0, 0),
+            key(1, 1, 0),
+            key(1, 0, 1),
+        ];
+        let drawn: Vec<TokenId> = keys.iter().map(|k| sample(&d, k)).collect();
+        let mut distinct = drawn.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), keys.len());
+        assert_eq!(drawn, keys.map(|k| sample(&d, &k)));
+    }
+
+    #[test]
+    fn hardly_any_token_needs_its_logarithm() {
+        /// Counts the calls for lower bits, one for each token not skipped.
+        struct Counting(NoiseKey, Cell<usize>);
+        impl Noise for Counting {
+            fn high_words(&self, block: u32) -> [u32; 4] {
+                self.0.high_words(block)
+            }
+            fn low_words(&self, block: u32) -> [u32; 4] {
+                self.1.set(self.1.get() + 1);
+                self.0.low_words(block)
+            }
+        }
+        let d = Distribution::from_dense(&[1.0 / 49152.0; 49152]).expect("valid");
+        let noise = Counting(key(3, 0, 0), Cell::new(0));
+        sample(&d, &noise);
+        assert!(noise.1.get() < 100, "{} of 49152", noise.1.get());
+    }
+
+    /// Skipping may never change the draw: probabilities over many magnitudes, with a wide and with a narrow spread,
+    /// in supports of every length and alignment, with and without gaps.
+    #[test]
+    fn skipping_changes_no_draw() {
+        for round in 0..4000u32 {
+            let shape = key(99, 0, round);
+            let spread = f64::from(round % 7) * 6.0;
+            let (start, end) = (round % 5, round % 5 + 1 + round % 211);
+            let weight = |id: u32| match (id < start, round % 3) {
+                (true, _) => 0.0,
+                (_, 0) if id % 13 == round % 13 && id > start => 0.0,
+                _ => (-spread * shape.uniform(TokenId(id))).exp(),
+            };
+            let weights: Vec<f64> = (0..end).map(weight).collect();
+            let sum: f64 = weights.iter().sum();
+            let dense: Vec<f32> = weights.iter().map(|w| (w / sum) as f32).collect();
+            let d = Distribution::from_dense(&dense).expect("valid");
+            let noise = key(7, 3, round);
+            assert_eq!(
+                sample(&d, &noise),
+                sample_unpruned(&d, &noise),
+                "round {round}"
+            );
+        }
+    }
+
+    proptest! {
+        /// Words from a few values, so that times tie or nearly tie: where skipping could go wrong.
+        #[test]
+        fn skipping_changes_no_draw_among_near_ties(
+            weights in prop::collection::vec(0u8..4, 1..30),
+            words in prop::collection::vec((0usize..6, 0usize..4), 32),
+        ) {
+            let total: u32 = weights.iter().map(|&w| u32::from(w)).sum();
+            prop_assume!(total > 0);
+            let dense: Vec<f32> = weights.iter().map(|&w| f32::from(w) / total as f32).collect();
+            let d = Distribution::from_dense(&dense).expect("valid");
+            const HIGH: [u32; 6] = [0, 1, 2, 1 << 31, (1 << 31) + 1, u32::MAX];
+            const LOW: [u32; 4] = [0, 1 << 12, 1 << 31, u32::MAX];
+            let noise = Planted(|token| {
+                let (high, low) = words[token.index()];
+                (HIGH[high], LOW[low])
+            });
+            prop_assert_eq!(sample(&d, &noise), sample_unpruned(&d, &noise));
+        }
+    }
 }

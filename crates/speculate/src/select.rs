@@ -2,6 +2,8 @@
 
 use foredraft_common::TokenId;
 
+use crate::row;
+
 /// A key whose order is "larger value first, lower id among equals": the better token has the larger key,
 /// and no two tokens have the same. The value must not be NaN.
 #[inline(always)]
@@ -33,21 +35,38 @@ pub(crate) fn ranked_value(key: u64) -> f32 {
     )
 }
 
-/// Leaves in `buffer` the `count` largest of `keys` (all of them when there are fewer), in no order.
+/// Leaves in `buffer` the keys of the `count` largest of `values` (of all when there are fewer), in no order;
+/// values of -infinity are never among them. `token(i)` is the token of value i.
 ///
 /// The buffer takes keys above the floor; at twice the count it is cut to the count by partial selection, which
-/// raises the floor. Linear in the number of keys: a cut costs O(count) and is paid by `count` new keys.
-pub(crate) fn keep_largest(keys: impl Iterator<Item = u64>, count: usize, buffer: &mut Vec<u64>) {
-    let room = count.saturating_mul(2).max(64);
-    let mut floor = 0;
+/// raises the floor. Linear in the number of values: a cut costs O(count) and is paid by `count` new keys. Once the
+/// floor is high, most chunks of values end at one comparison with their maximum.
+pub(crate) fn keep_largest(
+    values: &[f32],
+    token: impl Fn(usize) -> TokenId,
+    count: usize,
+    buffer: &mut Vec<u64>,
+) {
+    const CHUNK: usize = 64;
+    let room = count.saturating_mul(2).max(CHUNK);
+    let (mut floor, mut floor_value) = (0, f32::NEG_INFINITY);
     buffer.clear();
-    for key in keys {
-        if key < floor {
+    for (chunk, start) in values.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
+        let max = row::max(chunk);
+        if max < floor_value || max == f32::NEG_INFINITY {
             continue;
         }
-        buffer.push(key);
-        if buffer.len() == room {
-            floor = cut(buffer, count).unwrap_or(0);
+        for (&value, i) in chunk.iter().zip(start..) {
+            let key = rank(value, token(i));
+            if key < floor || value == f32::NEG_INFINITY {
+                continue;
+            }
+            buffer.push(key);
+            if buffer.len() == room
+                && let Some(smallest) = cut(buffer, count)
+            {
+                (floor, floor_value) = (smallest, ranked_value(smallest));
+            }
         }
     }
     cut(buffer, count);
@@ -55,13 +74,14 @@ pub(crate) fn keep_largest(keys: impl Iterator<Item = u64>, count: usize, buffer
 
 /// Cuts the buffer to its `count` largest keys and returns the smallest of them.
 fn cut(buffer: &mut Vec<u64>, count: usize) -> Option<u64> {
-    if count == 0 {
-        buffer.clear();
-    }
     if buffer.len() <= count {
         return None;
     }
-    let (_, smallest, _) = buffer.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+    let Some(last) = count.checked_sub(1) else {
+        buffer.clear();
+        return None;
+    };
+    let (_, smallest, _) = buffer.select_nth_unstable_by(last, |a, b| b.cmp(a));
     let smallest = *smallest;
     buffer.truncate(count);
     Some(smallest)
@@ -92,11 +112,14 @@ mod tests {
             values in prop::collection::vec(-4i8..4, 0..400),
             count in 0usize..500,
         ) {
-            let keys = || values.iter().enumerate().map(|(id, &v)| rank(f32::from(v), TokenId(id as u32)));
+            let value = |&v: &i8| if v == -4 { f32::NEG_INFINITY } else { f32::from(v) };
+            let values: Vec<f32> = values.iter().map(value).collect();
+            let token = |i: usize| TokenId(3 * i as u32);
             let mut buffer = Vec::new();
-            keep_largest(keys(), count, &mut buffer);
+            keep_largest(&values, token, count, &mut buffer);
             buffer.sort_unstable_by(|a, b| b.cmp(a));
-            let mut expected: Vec<u64> = keys().collect();
+            let possible = values.iter().enumerate().filter(|(_, v)| v.is_finite());
+            let mut expected: Vec<u64> = possible.map(|(i, &v)| rank(v, token(i))).collect();
             expected.sort_unstable_by(|a, b| b.cmp(a));
             expected.truncate(count);
             prop_assert_eq!(buffer, expected);

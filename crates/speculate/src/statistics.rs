@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn q_of_whole_a_is_a_poisson_sum() {
         // Q(n, x) = e^-x (1 + x + x^2/2! + .. + x^(n-1)/(n-1)!).
-        for n in [1u32, 2, 5, 30, 255] {
+        for n in [1u32, 2, 5, 30, 150] {
             for ratio in [0.1, 0.5, 0.9, 1.0, 1.1, 1.5, 3.0] {
                 let x = f64::from(n) * ratio;
                 let mut term = (-x).exp();

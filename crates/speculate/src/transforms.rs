@@ -63,11 +63,7 @@ impl Transforms {
         }
         let max = row::finite_max(&self.values)?;
         if settings.temperature == 0.0 {
-            let first = self
-                .values
-                .iter()
-                .position(|&value| value == max)
-                .unwrap_or(0);
+            let first = row::first_equal(&self.values, max).unwrap_or(0);
             out.set_one_hot(TokenId(first as u32));
             return Ok(());
         }
@@ -131,13 +127,7 @@ impl Transforms {
             out.set_support_of(&self.values);
             return;
         }
-        let possible = self
-            .values
-            .iter()
-            .enumerate()
-            .filter(|(_, v)| **v > f32::NEG_INFINITY);
-        let keys = possible.map(|(id, &logit)| rank(logit, TokenId(id as u32)));
-        keep_largest(keys, top_k, &mut self.keys);
+        keep_largest(&self.values, |i| TokenId(i as u32), top_k, &mut self.keys);
         self.keys.sort_unstable_by_key(|&key| ranked_token(key));
         out.set_weights(
             self.keys
@@ -156,7 +146,8 @@ impl Transforms {
         let mut sorted = TOP_P_START;
         loop {
             keep_largest(
-                out.iter().map(|(token, w)| rank(w, token)),
+                out.probabilities(),
+                |i| out.support()[i],
                 sorted,
                 &mut self.keys,
             );
@@ -196,3 +187,6 @@ fn penalised(logit: f32, counts: TokenCounts, settings: &SamplingSettings) -> f3
     }
     value
 }
+
+#[cfg(test)]
+mod tests;
