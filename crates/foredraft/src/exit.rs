@@ -9,6 +9,9 @@
 
 use std::process::ExitCode;
 
+use foredraft::formats::FormatError;
+use foredraft::text::TextError;
+
 use crate::output;
 
 /// Why a command stopped before its natural end.
@@ -65,6 +68,31 @@ impl From<foredraft::models::ModelError> for Exit {
             Fault::Input => Exit::Input(error.into()),
             Fault::World => Exit::Failed(error.into()),
             Fault::Cancelled => Exit::Interrupted,
+        }
+    }
+}
+
+/// A model file that cannot be used: its own fault, or the user's who named it, unless the disk failed.
+impl From<FormatError> for Exit {
+    fn from(error: FormatError) -> Self {
+        use std::io::ErrorKind;
+        match &error {
+            FormatError::Io {
+                kind: ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput,
+                ..
+            } => Exit::Input(error.into()),
+            FormatError::Io { .. } => Exit::Failed(error.into()),
+            _ => Exit::Input(error.into()),
+        }
+    }
+}
+
+/// A vocabulary, template or text that cannot be used.
+impl From<TextError> for Exit {
+    fn from(error: TextError) -> Self {
+        match error {
+            TextError::Format(error) => error.into(),
+            error => Exit::Input(error.into()),
         }
     }
 }

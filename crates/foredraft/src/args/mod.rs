@@ -77,11 +77,11 @@ pub(crate) fn parse() -> Result<Command, Exit> {
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 output::stderr_line(error.render().to_string().trim_end());
-                Err(Exit::Input(anyhow::anyhow!(
+                Err(Exit::input(anyhow::anyhow!(
                     "no command was given; start with one of the examples above"
                 )))
             }
-            _ => Err(Exit::Input(anyhow::anyhow!(one_line(
+            _ => Err(Exit::input(anyhow::anyhow!(one_line(
                 &error.render().to_string()
             )))),
         },

@@ -136,7 +136,7 @@ fn fetch(model: &str, json: bool) -> Result<(), Exit> {
     let (pulled, entry) = match model.parse::<ModelSpec>()? {
         ModelSpec::Path(path) => {
             let path = path.display();
-            return Err(Exit::Input(anyhow::anyhow!(
+            return Err(Exit::input(anyhow::anyhow!(
                 "{path} is here already: pull takes an alias or hf:owner/repo[:file]"
             )));
         }

@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
 /// Answers.
 pub(crate) fn run(args: RunArgs) -> Result<(), Exit> {
     args.sampling.warn();
-    Err(Exit::Failed(anyhow::anyhow!(
+    Err(Exit::failed(anyhow::anyhow!(
         "`run` is not in this build yet"
     )))
 }

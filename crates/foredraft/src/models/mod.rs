@@ -11,6 +11,8 @@ pub(crate) mod store;
 
 use std::path::PathBuf;
 
+use foredraft_formats::{Checkpoint, FormatError};
+
 pub use catalogue::{CATALOGUE, Contents, Entry};
 pub use error::{Fault, ModelError};
 pub use spec::ModelSpec;
@@ -36,6 +38,19 @@ pub enum CheckpointSource {
     Path(PathBuf),
     /// In the program itself, as GGUF.
     BuiltIn(&'static [u8]),
+}
+
+impl ResolvedModel {
+    /// Opens the model's file and checks its headers.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the file.
+    pub fn open(&self) -> Result<Checkpoint, FormatError> {
+        match &self.source {
+            CheckpointSource::Path(path) => Checkpoint::open(path),
+            CheckpointSource::BuiltIn(bytes) => Checkpoint::from_static(&self.name, bytes),
+        }
+    }
 }
 
 /// Makes a model available: finds it, and fetches it when it is an alias or a hub file that is not here.

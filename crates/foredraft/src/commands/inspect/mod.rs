@@ -1,8 +1,14 @@
 //! `foredraft inspect MODEL`: what is in a model file.
 
+mod report;
+mod show;
+
 use clap::Args;
+use foredraft::models;
 
 use crate::exit::Exit;
+use crate::progress::Stderr;
+use crate::{interrupt, output};
 
 /// Options of `inspect`.
 #[derive(Debug, Args)]
@@ -24,10 +30,15 @@ pub(crate) struct InspectArgs {
     json: bool,
 }
 
-/// Shows the file.
+/// Shows the file. What this version cannot run is shown all the same, with the reason.
 pub(crate) fn run(args: InspectArgs) -> Result<(), Exit> {
-    let _ = (args.model, args.tensors, args.json);
-    Err(Exit::Failed(anyhow::anyhow!(
-        "`inspect` is not in this build yet"
-    )))
+    interrupt::install();
+    let model = models::resolve(&args.model, &Stderr::new())?;
+    let checkpoint = model.open()?;
+    let report = report::Report::of(&model.name, &checkpoint, args.tensors);
+    if args.json {
+        output::stdout_json(&report)
+    } else {
+        output::stdout(&show::text(&report))
+    }
 }
