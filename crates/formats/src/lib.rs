@@ -30,6 +30,8 @@
 //!
 //! `unsafe` occurs in `mmap.rs` alone.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))] // a test that cannot go on should stop
+
 mod checkpoint;
 mod config;
 mod element;
