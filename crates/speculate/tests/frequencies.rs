@@ -193,117 +193,107 @@ fn uniform_race(distribution: &Distribution, noise: &impl Noise) -> TokenId {
         .1
 }
 
-/// Each fault draws from something slightly other than the settings ask for. All must be seen.
+fn settings(change: fn(&mut SamplingSettings)) -> SamplingSettings {
+    let mut settings = SamplingSettings::unchanged();
+    change(&mut settings);
+    settings
+}
+
+fn counts_of(distribution: &Distribution) -> Vec<u64> {
+    draw_counts(512, |i| sample(distribution, &key(i)))
+}
+
+#[track_caller]
+fn assert_detected(fault: &str, counts: &[u64], probabilities: &[f64]) {
+    let p = p_value(counts, probabilities);
+    println!("{fault}: p = {p:.3e}");
+    assert!(p < 1e-9, "{fault} went unnoticed: p = {p:e}");
+}
+
+/// Faults that amount to other settings than were asked for.
 #[test]
-fn planted_faults_are_detected() {
-    let case = Case::vocabulary_512();
-    let unchanged = SamplingSettings::unchanged();
-    let of = |change: fn(&mut SamplingSettings)| {
-        let mut settings = SamplingSettings::unchanged();
-        change(&mut settings);
-        settings
-    };
-    let drawn_with = |wrong: &SamplingSettings| {
-        let distribution = case.distribution(wrong);
-        draw_counts(512, |i| sample(&distribution, &key(i)))
-    };
-    let plain = case.distribution(&unchanged);
-    let only_output = Case {
-        prompt: Vec::new(),
-        ..Case::vocabulary_512()
-    };
-    let nothing_new = Case {
-        output: vec![Case::vocabulary_512().output[0]],
-        ..Case::vocabulary_512()
-    };
-    let repeat = of(|s| s.repeat_penalty = 1.3);
-    let frequency = of(|s| s.frequency_penalty = 0.5);
-    let from_other_history = |case: &Case, settings: &SamplingSettings| {
-        let distribution = case.distribution(settings);
-        draw_counts(512, |i| sample(&distribution, &key(i)))
-    };
-    let faults: Vec<(&str, SamplingSettings, Vec<u64>)> = vec![
-        (
-            "temperature ignored",
-            of(|s| s.temperature = 0.5),
-            drawn_with(&unchanged),
-        ),
+fn wrongly_applied_settings_are_detected() {
+    type Change = fn(&mut SamplingSettings);
+    let faults: [(&str, Change, Change); 10] = [
+        ("temperature ignored", |s| s.temperature = 0.5, |_| {}),
         (
             "temperature applied twice",
-            of(|s| s.temperature = 1.5),
-            drawn_with(&of(|s| s.temperature = 2.25)),
+            |s| s.temperature = 1.5,
+            |s| s.temperature = 2.25,
         ),
         (
             "temperature off by 10 %",
-            of(|s| s.temperature = 1.5),
-            drawn_with(&of(|s| s.temperature = 1.65)),
+            |s| s.temperature = 1.5,
+            |s| s.temperature = 1.65,
         ),
-        (
-            "the argmax returned",
-            unchanged.clone(),
-            drawn_with(&SamplingSettings::greedy()),
-        ),
-        (
-            "top-k one too many",
-            of(|s| s.top_k = 40),
-            drawn_with(&of(|s| s.top_k = 41)),
-        ),
-        (
-            "top-k one too few",
-            of(|s| s.top_k = 40),
-            drawn_with(&of(|s| s.top_k = 39)),
-        ),
-        (
-            "top-p ignored",
-            of(|s| s.top_p = 0.95),
-            drawn_with(&unchanged),
-        ),
+        ("the argmax returned", |_| {}, |s| s.temperature = 0.0),
+        ("top-k one too many", |s| s.top_k = 40, |s| s.top_k = 41),
+        ("top-k one too few", |s| s.top_k = 40, |s| s.top_k = 39),
+        ("top-p ignored", |s| s.top_p = 0.95, |_| {}),
         (
             "top-p a little lower",
-            of(|s| s.top_p = 0.95),
-            drawn_with(&of(|s| s.top_p = 0.94)),
+            |s| s.top_p = 0.95,
+            |s| s.top_p = 0.94,
         ),
-        (
-            "min-p ignored",
-            of(|s| s.min_p = 0.005),
-            drawn_with(&unchanged),
-        ),
-        (
-            "repetition blind to the prompt",
-            repeat.clone(),
-            from_other_history(&only_output, &repeat),
-        ),
-        (
-            "frequency counts once",
-            frequency.clone(),
-            from_other_history(&nothing_new, &frequency),
-        ),
+        ("min-p ignored", |s| s.min_p = 0.005, |_| {}),
         (
             "presence for frequency",
-            frequency.clone(),
-            drawn_with(&of(|s| s.presence_penalty = 0.5)),
-        ),
-        (
-            "tokens off by one",
-            unchanged.clone(),
-            draw_counts(512, |i| TokenId((sample(&plain, &key(i)).0 + 1) % 512)),
-        ),
-        (
-            "noise shared by blocks",
-            unchanged.clone(),
-            draw_counts(512, |i| sample(&plain, &BlockIgnored(key(i)))),
-        ),
-        (
-            "uniform times",
-            unchanged.clone(),
-            draw_counts(512, |i| uniform_race(&plain, &key(i))),
+            |s| s.frequency_penalty = 0.5,
+            |s| s.presence_penalty = 0.5,
         ),
     ];
-    for (name, settings, counts) in faults {
-        let p = p_value(&counts, &case.reference(&settings));
-        println!("{name}: p = {p:.3e}");
-        assert!(p < 1e-9, "{name} went unnoticed: p = {p:e}");
+    let case = Case::vocabulary_512();
+    for (fault, asked, applied) in faults {
+        let counts = counts_of(&case.distribution(&settings(applied)));
+        assert_detected(fault, &counts, &case.reference(&settings(asked)));
     }
+}
+
+/// Penalties that see another history than they should.
+#[test]
+fn penalties_of_a_wrong_history_are_detected() {
+    let case = Case::vocabulary_512();
+    let repeat = settings(|s| s.repeat_penalty = 1.3);
+    let without_prompt = Case {
+        prompt: Vec::new(),
+        ..case.clone()
+    };
+    let counts = counts_of(&without_prompt.distribution(&repeat));
+    assert_detected(
+        "repetition blind to the prompt",
+        &counts,
+        &case.reference(&repeat),
+    );
+
+    let frequency = settings(|s| s.frequency_penalty = 0.5);
+    let mut without_last = case.clone();
+    let last = without_last
+        .output
+        .iter()
+        .rposition(|t| *t == case.output[0])
+        .expect("a repeated token");
+    without_last.output.remove(last);
+    let counts = counts_of(&without_last.distribution(&frequency));
+    assert_detected(
+        "frequency one occurrence short",
+        &counts,
+        &case.reference(&frequency),
+    );
+}
+
+/// Faults of the draw itself, from the right distribution.
+#[test]
+fn faults_of_the_draw_are_detected() {
+    let case = Case::vocabulary_512();
+    let unchanged = SamplingSettings::unchanged();
+    let (distribution, reference) = (case.distribution(&unchanged), case.reference(&unchanged));
+    let next = |token: TokenId| TokenId((token.0 + 1) % 512);
+    let counts = draw_counts(512, |i| next(sample(&distribution, &key(i))));
+    assert_detected("tokens off by one", &counts, &reference);
+    let counts = draw_counts(512, |i| sample(&distribution, &BlockIgnored(key(i))));
+    assert_detected("noise shared by blocks", &counts, &reference);
+    let counts = draw_counts(512, |i| uniform_race(&distribution, &key(i)));
+    assert_detected("uniform times", &counts, &reference);
 }
 
 /// The last token of the run that top-p keeps, left out: the classical off-by-one. (Nearer to 1 the crossing token is
@@ -312,19 +302,16 @@ fn planted_faults_are_detected() {
 fn a_top_p_without_its_crossing_token_is_detected() {
     let case = Case::vocabulary_512();
     for top_p in [0.3, 0.5, 0.7] {
-        let settings = SamplingSettings {
+        let asked = SamplingSettings {
             top_p,
             ..SamplingSettings::unchanged()
         };
-        let kept = case.distribution(&settings).support().len() as u32;
+        let top_k = case.distribution(&asked).support().len() as u32 - 1;
         let short = SamplingSettings {
-            top_k: kept - 1,
+            top_k,
             ..SamplingSettings::unchanged()
         };
-        let distribution = case.distribution(&short);
-        let counts = draw_counts(512, |i| sample(&distribution, &key(i)));
-        let p = p_value(&counts, &case.reference(&settings));
-        println!("top-p {top_p}: {kept} tokens, p = {p:.3e}");
-        assert!(p < 1e-9, "top-p {top_p}: p = {p:e}");
+        let counts = counts_of(&case.distribution(&short));
+        assert_detected(&format!("top-p {top_p}"), &counts, &case.reference(&asked));
     }
 }

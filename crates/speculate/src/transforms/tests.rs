@@ -334,3 +334,61 @@ fn extreme_logits_do_not_overflow() {
         [0.5, 0.5]
     );
 }
+
+#[test]
+fn a_second_row_grows_no_buffer() {
+    let logits: Vec<f32> = (0..5000)
+        .map(|id| ((id * 37) % 1009) as f32 * 0.01)
+        .collect();
+    let path = tokens(&[1, 2, 3]);
+    let history = History::new(&tokens(&[5, 6]));
+    let allowed = AllowedTokens::all(4990);
+    let mut transforms = Transforms::new();
+    let mut out = Distribution::one_hot(TokenId(0));
+    let unchanged = SamplingSettings::unchanged;
+    for settings in [
+        SamplingSettings::default(),
+        SamplingSettings {
+            top_p: 0.9,
+            ..unchanged()
+        },
+        SamplingSettings {
+            top_k: 1000,
+            repeat_penalty: 1.1,
+            ..unchanged()
+        },
+        SamplingSettings::greedy(),
+    ] {
+        let mut row = || {
+            transforms
+                .apply(
+                    &logits,
+                    &settings,
+                    history.with_path(&path),
+                    &allowed,
+                    &mut out,
+                )
+                .expect("valid");
+            let Transforms {
+                values,
+                keys,
+                path_logits,
+            } = &transforms;
+            let (tokens, probabilities) = (out.support().as_ptr(), out.probabilities().as_ptr());
+            let buffers = (
+                values.as_ptr(),
+                keys.as_ptr(),
+                path_logits.as_ptr(),
+                tokens,
+                probabilities,
+            );
+            (
+                buffers,
+                values.capacity(),
+                keys.capacity(),
+                path_logits.capacity(),
+            )
+        };
+        assert_eq!(row(), row());
+    }
+}
