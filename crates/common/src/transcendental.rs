@@ -22,7 +22,8 @@ pub fn exp(x: f32) -> f32 {
     // Bounds by comparison, not `clamp`: a NaN then passes through the arithmetic and stays one.
     let bounded = if x < EXP_MIN { EXP_MIN } else { x };
     let bounded = if bounded > EXP_MAX { EXP_MAX } else { bounded };
-    let n = (bounded * LOG2_E + ROUND) - ROUND;
+    let shifted = bounded * LOG2_E + ROUND;
+    let n = shifted - ROUND;
     let r = (bounded - n * LN_2_HIGH) - n * LN_2_LOW;
     let mut p = 1.0 / 5040.0;
     p = p * r + 1.0 / 720.0;
@@ -32,10 +33,11 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 0.5;
     let e = (p * (r * r) + r) + 1.0;
     // 2^n in two factors, so that n = 128 (just under the overflow) needs no infinity on the way.
-    // The conversion of a NaN saturates to 0 and e itself is NaN then.
-    let n = n as i32;
+    // n as an integer is the low mantissa of the shifted value: a subtraction keeps its lane, which a saturating
+    // conversion would not. For a NaN the factors are arbitrary and e is NaN.
+    let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let half = n >> 1;
-    let value = e * power_of_two(half) * power_of_two(n - half);
+    let value = e * power_of_two(half) * power_of_two(n.wrapping_sub(half));
     let value = if x < EXP_MIN { 0.0 } else { value };
     if x > EXP_MAX { f32::INFINITY } else { value }
 }
@@ -43,7 +45,7 @@ pub fn exp(x: f32) -> f32 {
 /// 2^n for -126 <= n <= 127.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(((n + 127) << 23) as u32)
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// The natural logarithm. -infinity at 0 (of either sign), NaN below 0 and for NaN, infinity at infinity.

@@ -1,1 +1,28 @@
-//! Placeholder.
+//! The CPU backend: programs run by a pool of threads that walk them together.
+//!
+//! One pass is one parallel region. Every thread walks the program's operations in order, takes its share
+//! of each, and meets the others at a barrier before an operation that reads what they wrote.
+//!
+//! Invariants:
+//! - every float is computed by one lane in one fixed order, whatever the number of rows, the thread that
+//!   computes it, the tile it is in and the instruction set (design: `quant`'s scalar twin states the order);
+//! - kernels never see requests: a row, its context and its ancestors are all they know;
+//! - a pass allocates nothing.
+//!
+//! Each kernel is written once in plain Rust over 16-lane arrays; [`CpuPath`] names the instruction set that it
+//! is compiled for. `unsafe` is confined to the places that share buffers between threads
+//! and to the calls into code compiled for an instruction set that was detected.
+
+mod backend;
+mod executor;
+mod half;
+mod kernels;
+mod kv;
+mod path;
+mod pool;
+mod shared;
+mod weights;
+
+pub use backend::{CpuBackend, CpuError};
+pub use path::CpuPath;
+pub use pool::available_threads;

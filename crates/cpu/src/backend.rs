@@ -1,0 +1,177 @@
+//! Loading: a program and a checkpoint become an executor.
+
+use std::sync::{Arc, Mutex};
+
+use foredraft_formats::{Checkpoint, Tensor};
+use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, Memory, Program, RowSet};
+
+use crate::executor::{CpuExecutor, tap_width};
+use crate::kernels::activations::ActivationBuffer;
+use crate::kernels::attention::Workspace;
+use crate::kv::KvStore;
+use crate::path::{CpuPath, Isa};
+use crate::pool::Pool;
+use crate::weights::{Matrix, check_shape};
+
+/// Why the CPU backend could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    /// No thread cannot compute.
+    #[error("0 threads cannot compute: give at least 1, or leave the number out")]
+    NoThreads,
+    /// More threads than the limit.
+    #[error(
+        "{threads} threads are more than the limit of {limit}: more than there are processors only slows down"
+    )]
+    TooManyThreads {
+        /// Asked for.
+        threads: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// The processor lacks an instruction set.
+    #[error(
+        "this processor does not have what `{path}` needs: leave the path out to have one chosen"
+    )]
+    Path {
+        /// Asked for.
+        path: CpuPath,
+    },
+    /// The system gave no thread.
+    #[error("the system gave no thread: {0}")]
+    Threads(#[from] std::io::Error),
+}
+
+/// More threads than this are a typing error.
+const MAX_THREADS: usize = 1024;
+
+/// Runs programs on the CPU. Models that are loaded by one backend share its threads.
+pub struct CpuBackend {
+    isa: Isa,
+    threads: usize,
+    pool: Arc<Mutex<Pool>>,
+}
+
+impl CpuBackend {
+    /// A backend with its own threads.
+    ///
+    /// # Errors
+    /// When the number of threads or the path cannot be had.
+    pub fn new(threads: usize, path: CpuPath) -> Result<Self, CpuError> {
+        match threads {
+            0 => return Err(CpuError::NoThreads),
+            1..=MAX_THREADS => {}
+            _ => {
+                return Err(CpuError::TooManyThreads {
+                    threads,
+                    limit: MAX_THREADS,
+                });
+            }
+        }
+        Ok(Self {
+            isa: Isa::new(path).ok_or(CpuError::Path { path })?,
+            threads,
+            pool: Arc::new(Mutex::new(Pool::new(threads)?)),
+        })
+    }
+
+    /// Threads of a pass.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The instruction set in use.
+    pub fn path(&self) -> CpuPath {
+        self.isa.path()
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn memory(
+        &self,
+        program: &Program,
+        weights: &Checkpoint,
+        options: &ExecutorOptions,
+    ) -> Result<Memory, LoadError> {
+        let mut memory = Memory::default();
+        for spec in &program.matrices {
+            let tensor = find(weights, &spec.name)?;
+            check_shape(&spec.name, &tensor, spec.rows, spec.width)?;
+            memory.weights_bytes += Matrix::bytes_for(tensor.kind, spec.rows, spec.width);
+        }
+        for spec in &program.vectors {
+            memory.weights_bytes += 4 * spec.len as u64;
+        }
+        for (group, pages) in program.kv_groups.iter().zip(&options.pages) {
+            memory.kv_bytes += KvStore::pool_bytes(group, *pages);
+            memory.scratch_bytes += KvStore::scratch_bytes(group, options.max_slots);
+        }
+        for buffer in &program.buffers {
+            memory.scratch_bytes += 4 * (buffer.width * rows(buffer.rows, options)) as u64;
+        }
+        memory.scratch_bytes +=
+            4 * (program.taps.len() * tap_width(program) * options.max_rows) as u64;
+        for rope in &program.ropes {
+            memory.scratch_bytes += 8 * (rope.pairs() * options.context_tokens) as u64;
+        }
+        memory.scratch_bytes +=
+            ActivationBuffer::bytes_for(widest_input(program) * options.max_rows);
+        memory.scratch_bytes += Workspace::bytes_for(widest_head(program)) * self.threads as u64;
+        Ok(memory)
+    }
+
+    fn load(
+        &self,
+        program: Program,
+        weights: &Checkpoint,
+        options: &ExecutorOptions,
+    ) -> Result<Box<dyn Executor>, LoadError> {
+        let memory = self.memory(&program, weights, options)?;
+        let executor = CpuExecutor::new(
+            program,
+            weights,
+            options,
+            self.isa,
+            Arc::clone(&self.pool),
+            self.threads,
+            memory,
+        )?;
+        Ok(Box::new(executor))
+    }
+}
+
+/// A tensor by name.
+pub(crate) fn find<'a>(weights: &'a Checkpoint, name: &str) -> Result<Tensor<'a>, LoadError> {
+    weights
+        .tensor(name)
+        .ok_or_else(|| LoadError::MissingTensor {
+            name: name.to_owned(),
+        })
+}
+
+/// Rows that a buffer is reserved for.
+pub(crate) fn rows(set: RowSet, options: &ExecutorOptions) -> usize {
+    match set {
+        RowSet::All => options.max_rows,
+        RowSet::Outputs => options.max_outputs,
+    }
+}
+
+/// The widest input of a linear layer.
+pub(crate) fn widest_input(program: &Program) -> usize {
+    program.matrices.iter().map(|m| m.width).max().unwrap_or(0)
+}
+
+/// The widest head of a KV group.
+pub(crate) fn widest_head(program: &Program) -> usize {
+    program
+        .kv_groups
+        .iter()
+        .map(|g| g.head_dim)
+        .max()
+        .unwrap_or(0)
+}

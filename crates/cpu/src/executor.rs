@@ -1,0 +1,226 @@
+//! The executor: a program with its weights, KV pages, scratch and buffers, run over batches.
+
+mod pass;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foredraft_formats::Checkpoint;
+use foredraft_model::{
+    Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, Program, TapHandle,
+    TapId,
+};
+
+use crate::backend::{find, rows, widest_head, widest_input};
+use crate::kernels::activations::ActivationBuffer;
+use crate::kernels::attention::Workspace;
+use crate::kv::KvStore;
+use crate::path::Isa;
+use crate::pool::Pool;
+use crate::shared::Shared;
+use crate::weights::{Matrix, load_vector};
+
+/// Cosines and sines, each `[positions, pairs]`.
+struct Angles {
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+}
+
+/// What never changes after loading.
+struct Model {
+    program: Program,
+    matrices: Vec<Matrix>,
+    vectors: Vec<Vec<f32>>,
+    angles: Vec<Angles>,
+    /// Where each of the program's buffers begins in the arena.
+    buffer_starts: Vec<usize>,
+    /// Where each of its taps begins in the arena, `[reserved rows, width]` each.
+    tap_starts: Vec<usize>,
+    isa: Isa,
+}
+
+/// A compiled program.
+pub(crate) struct CpuExecutor {
+    model: Model,
+    pool: Arc<Mutex<Pool>>,
+    kv: KvStore,
+    /// Every buffer and tap.
+    arena: Vec<f32>,
+    activations: ActivationBuffer,
+    /// One for each thread.
+    workspaces: Vec<Workspace>,
+    options: ExecutorOptions,
+    /// Counts passes, so that a stale tap is known.
+    pass: u64,
+    /// Rows and outputs of the last pass.
+    last: (usize, usize),
+    memory: Memory,
+}
+
+impl CpuExecutor {
+    pub(crate) fn new(
+        program: Program,
+        weights: &Checkpoint,
+        options: &ExecutorOptions,
+        isa: Isa,
+        pool: Arc<Mutex<Pool>>,
+        threads: usize,
+        memory: Memory,
+    ) -> Result<Self, LoadError> {
+        let matrices = program
+            .matrices
+            .iter()
+            .map(|spec| Matrix::load(spec, &find(weights, &spec.name)?))
+            .collect::<Result<_, LoadError>>()?;
+        let vectors = program
+            .vectors
+            .iter()
+            .map(|spec| load_vector(spec, &find(weights, &spec.name)?))
+            .collect::<Result<_, LoadError>>()?;
+        let angles = program
+            .ropes
+            .iter()
+            .map(|rope| {
+                let (cosines, sines) = rope.tables(options.context_tokens);
+                Angles { cosines, sines }
+            })
+            .collect();
+        let mut elements = 0;
+        let mut reserve = |count: usize| {
+            elements += count;
+            elements - count
+        };
+        let buffers = program.buffers.iter();
+        let buffer_starts = buffers
+            .map(|b| reserve(b.width * rows(b.rows, options)))
+            .collect();
+        let taps = program.taps.iter();
+        let tap_starts = taps
+            .map(|_| reserve(tap_width(&program) * options.max_rows))
+            .collect();
+        let head_dim = widest_head(&program);
+        Ok(Self {
+            kv: KvStore::new(&program.kv_groups, &options.pages, options.max_slots),
+            activations: ActivationBuffer::new(widest_input(&program) * options.max_rows),
+            workspaces: (0..threads).map(|_| Workspace::new(head_dim)).collect(),
+            model: Model {
+                program,
+                matrices,
+                vectors,
+                angles,
+                buffer_starts,
+                tap_starts,
+                isa,
+            },
+            pool,
+            arena: vec![0.0; elements],
+            options: options.clone(),
+            pass: 0,
+            last: (0, 0),
+            memory,
+        })
+    }
+
+    /// Checks a batch against what was reserved, so that the kernels need not.
+    fn check(&self, batch: &Batch) -> Result<(), ForwardError> {
+        let options = &self.options;
+        let (rows, outputs, slots) = (batch.rows().len(), batch.outputs().len(), batch.slots());
+        if rows > options.max_rows || outputs > options.max_outputs || slots > options.max_slots {
+            return Err(ForwardError::TooLarge {
+                rows,
+                outputs,
+                slots,
+            });
+        }
+        for row in batch.rows() {
+            if row.token.index() >= self.model.program.vocabulary {
+                return Err(ForwardError::Token {
+                    token: row.token,
+                    vocabulary: self.model.program.vocabulary,
+                });
+            }
+            if row.position.index() >= options.context_tokens {
+                return Err(ForwardError::Context {
+                    position: row.position.index(),
+                    context_tokens: options.context_tokens,
+                });
+            }
+            let committed = batch.committed(row.sequence);
+            let needed = foredraft_model::kv::pages_for(committed);
+            for group in 0..self.kv.groups.len() {
+                let (pages, limit) = (batch.pages(row.sequence, group), self.kv.pages(group));
+                if pages.len() < needed || pages[..needed].iter().any(|p| p.index() >= limit) {
+                    return Err(ForwardError::Pages { committed });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The width of the residual stream, which all taps share.
+pub(crate) fn tap_width(program: &Program) -> usize {
+    program.buffers.first().map_or(0, |b| b.width)
+}
+
+impl Executor for CpuExecutor {
+    fn program(&self) -> &Program {
+        &self.model.program
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<(), ForwardError> {
+        self.check(batch)?;
+        self.pass += 1;
+        self.last = (batch.rows().len(), batch.outputs().len());
+        let pass = pass::Pass {
+            model: &self.model,
+            batch,
+            kv: self.kv.share(),
+            arena: Shared::new(&mut self.arena),
+            activations: self.activations.share(),
+            workspaces: Shared::new(&mut self.workspaces),
+        };
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.run(&|worker| pass.walk(worker));
+        Ok(())
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        assert!(
+            index < self.last.1,
+            "the last pass had {} outputs, not {index}",
+            self.last.1
+        );
+        match self.model.program.logits {
+            Some(id) => {
+                let width = self.model.program.logits_width();
+                let start = self.model.buffer_starts[id.index()] + index * width;
+                &self.arena[start..start + width]
+            }
+            None => &[],
+        }
+    }
+
+    fn commit(&mut self, commit: Commit<'_>) {
+        self.kv.commit(&commit);
+    }
+
+    fn tap(&self, tap: TapId) -> TapHandle {
+        TapHandle {
+            tap,
+            pass: self.pass,
+        }
+    }
+
+    fn read_tap(&self, handle: TapHandle, row: usize) -> Option<&[f32]> {
+        let width = tap_width(&self.model.program);
+        if handle.pass != self.pass || row >= self.last.0 {
+            return None;
+        }
+        let start = self.model.tap_starts.get(handle.tap.index())? + row * width;
+        self.arena.get(start..start + width)
+    }
+
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+}

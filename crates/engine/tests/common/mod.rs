@@ -1,0 +1,72 @@
+//! What the engine's tests share.
+#![allow(dead_code)] // each test file uses its part
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use foredraft_common::TokenId;
+use foredraft_cpu::{CpuBackend, CpuPath};
+use foredraft_engine::{Completion, Engine, EngineOptions, Event, Request};
+use foredraft_formats::Checkpoint;
+use foredraft_speculate::SamplingSettings;
+use foredraft_testing::stories260k;
+use foredraft_text::Tokenizer;
+
+/// The tokenizer of stories260K, for whichever form of the model.
+pub(crate) fn tokenizer() -> Arc<Tokenizer> {
+    Arc::new(Tokenizer::open(stories260k().vocabulary()).expect("a tokenizer"))
+}
+
+/// An engine over a form of stories260K.
+pub(crate) fn engine_with(
+    checkpoint: &Checkpoint,
+    threads: usize,
+    options: &EngineOptions,
+) -> Engine {
+    let backend = CpuBackend::new(threads, CpuPath::detect()).expect("a backend");
+    Engine::load(checkpoint, tokenizer(), &backend, options).expect("an engine")
+}
+
+/// The engine that most tests use.
+pub(crate) fn engine() -> Engine {
+    engine_with(&stories260k(), 2, &EngineOptions::default())
+}
+
+pub(crate) fn greedy(prompt: Vec<TokenId>, max_tokens: usize) -> Request {
+    Request {
+        prompt,
+        sampling: SamplingSettings::greedy(),
+        choice: 0,
+        max_tokens: Some(max_tokens),
+        stop: Vec::new(),
+    }
+}
+
+pub(crate) fn sampled(prompt: Vec<TokenId>, seed: Option<u64>, max_tokens: usize) -> Request {
+    Request {
+        sampling: SamplingSettings {
+            seed,
+            ..SamplingSettings::default()
+        },
+        ..greedy(prompt, max_tokens)
+    }
+}
+
+/// Answers, and checks that the events add up to the text.
+pub(crate) fn answer(engine: &mut Engine, request: &Request) -> Completion {
+    let mut shown = String::new();
+    let completion = engine
+        .generate(request, &mut |event| {
+            if let Event::Text(text) = event {
+                shown.push_str(text);
+            }
+            ControlFlow::Continue(())
+        })
+        .expect("an answer");
+    assert_eq!(shown, completion.text, "what was streamed is the text");
+    completion
+}
+
+pub(crate) fn ids(values: &[u32]) -> Vec<TokenId> {
+    values.iter().copied().map(TokenId).collect()
+}
