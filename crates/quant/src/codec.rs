@@ -6,8 +6,8 @@ use crate::{float, iq4_nl, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k,
 
 /// Decodes whole blocks to f32: exactly the values of ggml and its `gguf` Python package.
 ///
-/// The rounding that this fixes: scale times code is rounded once (`(d * sc) * c`, the first product being
-/// exact), then the minimum is added with a second rounding.
+/// At most one rounding occurs, where a minimum is added: products of scale and code are exact (11 bits of
+/// the f16, at most 7 of the sub-scale and 5 of the code; -128 and -32 are powers of two).
 ///
 /// # Panics
 /// If `bytes` is not exactly the blocks of `out.len()` weights ([`WeightType::row_bytes`]).

@@ -108,10 +108,9 @@ impl<const N: usize> Affine<N> {
         let (mut steps, mut depths) = ([0.0; N], [0.0; N]);
         for (s, sub_block) in values.chunks_exact(width).enumerate() {
             let (low, high) = range(sub_block);
-            // By comparison, not `min`: a NaN stays one.
-            let low = if low > 0.0 { 0.0 } else { low };
-            // Divided first: the difference of two large values could overflow. (A sub-block of negative
-            // values only ends at its largest; the step is never negative.)
+            let low = low.min(0.0);
+            // Divided first: the difference of two large values could overflow. The step is never negative,
+            // and NaN if a value was not finite (which makes `d`, and so the whole block, NaN).
             steps[s] = high / top as f32 - low / top as f32;
             depths[s] = -low;
         }

@@ -22,7 +22,8 @@
 //!
 //! - Pure: no threads, no files, no `unsafe`, no state. The same bytes give the same bits everywhere.
 //! - Scales and minima in [`Unpacked`] are exact: an f16 (11 significant bits) times an integer of at
-//!   most 8 bits fits the 24 bits of an f32. No rounded product is ever stored.
+//!   most 8 bits fits the 24 bits of an f32. No rounded product is ever stored. (The product with a code
+//!   fits as well, so that a decoded weight is rounded at most once: when a minimum is added.)
 //! - Bytes of a block are never trusted for anything but arithmetic: every bit pattern unpacks without
 //!   a panic, and a scale that is NaN or infinite makes outputs NaN or infinite, nothing worse. Lengths
 //!   of slices are the caller's promise; each function says what it asserts.

@@ -16,9 +16,13 @@ pub(crate) fn block(kind: WeightType, parts: &[(usize, &[u8])]) -> Vec<u8> {
     block
 }
 
-/// The unpacked form of one block.
+/// The unpacked form of one block, over the remains of another.
 pub(crate) fn unpacked(kind: WeightType, bytes: &[u8]) -> Unpacked {
-    let mut out = Unpacked::ZERO;
+    let mut out = Unpacked {
+        codes: [99; 256],
+        scales: [99.0; 16],
+        mins: [99.0; 16],
+    };
     assert_eq!(unpack(kind, bytes, &mut out), kind.block_elements());
     out
 }

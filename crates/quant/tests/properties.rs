@@ -135,7 +135,7 @@ proptest! {
         kind in quantized(),
         bytes in proptest::collection::vec(any::<u8>(), 210),
     ) {
-        let mut block = Unpacked::ZERO;
+        let mut block = Unpacked { mins: [99.0; 16], ..Unpacked::ZERO };
         let n = unpack(kind, &bytes[..kind.block_bytes()], &mut block);
         prop_assert_eq!(n, kind.block_elements());
         let (low, high) = match kind {
@@ -160,7 +160,7 @@ proptest! {
     /// An f64 sum over weights and activations differs from `dot` by rounding only. With t_j the exact terms
     /// that are added (one per sub-block, two with a minimum), each is made with one rounding (of the product
     /// of scales) and then passes through at most J fused additions: the error is at most about
-    /// (J + 1) u sum |t_j|. Decoding rounds each weight up to twice: 2 u more.
+    /// (J + 1) u sum |t_j|. Decoding rounds each weight once where it has a minimum, another u; one to spare.
     #[test]
     fn dot_is_the_dot_product(kind in quantized(), w in rows(64), x in rows(64)) {
         let stored = encoded(kind, &w);
