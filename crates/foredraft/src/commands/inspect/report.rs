@@ -221,7 +221,9 @@ impl Vocabulary {
         let template = tokenizer.chat_template();
         Vocabulary {
             model: key("tokenizer.ggml.model").unwrap_or_else(|| "tokenizer.json".to_string()),
-            pre_tokenizer: key("tokenizer.ggml.pre"),
+            // SentencePiece has none, though its files name one.
+            pre_tokenizer: key("tokenizer.ggml.pre")
+                .filter(|_| key("tokenizer.ggml.model").as_deref() == Some("gpt2")),
             tokens: tokenizer.vocabulary_len(),
             bos: tokenizer.bos().map(token),
             adds_bos: tokenizer.adds_bos(),

@@ -1,0 +1,230 @@
+//! The binary from outside: exit codes, one line of error, and what goes to which stream.
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use support::{foredraft, outcome};
+
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// Runs the binary with these words; it must refuse them as wrong, in one line that holds `told`.
+fn refused(words: &[&str], told: &str) {
+    let home = home();
+    let (code, stdout, stderr) = outcome(foredraft(home.path()).args(words));
+    let context = format!("foredraft {}: {stderr}", words.join(" "));
+    assert_eq!(code, 2, "{context}");
+    assert_eq!(stdout, "", "{context}");
+    assert!(
+        stderr.starts_with("error: ") && stderr.contains(told),
+        "{context}"
+    );
+    assert_eq!(stderr.lines().count(), 1, "{context}");
+}
+
+#[test]
+fn wrong_options_are_told_in_one_line() {
+    refused(&["run"], "<MODEL>");
+    refused(&["run", ""], "<MODEL>");
+    refused(&["run", "m", "--threads", "0"], "at least 1");
+    refused(&["run", "m", "--threads", "-1"], "'-1'");
+    refused(&["run", "m", "--memory", "5X"], "800M");
+    refused(&["run", "m", "--context", "0"], "at least 1");
+    refused(&["run", "m", "--temp", "-1"], "0 or more");
+    refused(&["run", "m", "--temperature", "nan"], "number");
+    refused(&["run", "m", "--top-p", "1.5"], "from 0 to 1");
+    refused(&["run", "m", "--repeat-penalty", "0"], "above 0");
+    refused(&["run", "m", "--logit-bias", "7"], "ID=X");
+    refused(&["run", "m", "--stop", ""], "empty");
+    refused(&["run", "m", "--kv", "q3"], "f16");
+    refused(&["run", "m", "--draft", "lookup"], "not in this version");
+    refused(
+        &["run", "m", "--draft", "model:smollm2-135m"],
+        "not in this version",
+    );
+    refused(&["run", "m", "--draft", "magic"], "no draft");
+    refused(
+        &["run", "m", "--raw", "--system", "x"],
+        "cannot be used with",
+    );
+    refused(&["run", "m", "--sed", "1"], "'--seed'");
+    refused(&["walk"], "walk");
+    refused(&["inspect", "m", "extra"], "extra");
+    refused(&["completions", "tcsh"], "tcsh");
+}
+
+#[test]
+fn models_that_are_not_there() {
+    refused(&["inspect", "smolm2-135m"], "did you mean smollm2-135m?");
+    refused(
+        &["inspect", "no/such/model.gguf"],
+        "no file no/such/model.gguf",
+    );
+    refused(&["inspect", "hf:only-owner"], "hf:owner/repo");
+    refused(&["inspect", "hf:../../etc:passwd"], "hf:owner/repo");
+    refused(&["inspect", env!("CARGO_MANIFEST_DIR")], "model");
+    refused(
+        &[
+            "inspect",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        ],
+        "GGUF",
+    );
+    refused(&["pull", "smolm2-135m"], "did you mean");
+    refused(&["pull", env!("CARGO_MANIFEST_DIR")], "is here already");
+    #[cfg(unix)]
+    refused(&["inspect", "/dev/zero"], "neither a file nor a directory");
+}
+
+#[test]
+fn without_a_command_the_help_is_shown() {
+    let home = home();
+    let (code, stdout, stderr) = outcome(&mut foredraft(home.path()));
+    assert_eq!((code, stdout.as_str()), (2, ""));
+    assert!(stderr.contains("Examples:") && stderr.contains("foredraft run stories260k"));
+
+    let (code, stdout, _) = outcome(foredraft(home.path()).args(["run", "--help"]));
+    assert_eq!(code, 0);
+    assert!(stdout.contains("--top-p") && stdout.contains("Examples:"));
+    let (code, stdout, _) = outcome(foredraft(home.path()).arg("--version"));
+    assert_eq!(
+        (code, stdout),
+        (0, format!("foredraft {}\n", env!("CARGO_PKG_VERSION")))
+    );
+}
+
+#[test]
+fn pull_lists_the_aliases() {
+    let home = home();
+    let (code, stdout, stderr) = outcome(foredraft(home.path()).arg("pull"));
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let line = |alias: &str| {
+        stdout
+            .lines()
+            .find(|line| line.starts_with(alias))
+            .map(str::to_string)
+            .expect("listed")
+    };
+    assert!(line("smollm2-135m").contains("98.4 MB") && line("smollm2-135m").ends_with("not here"));
+    assert!(line("stories260k").contains("MIT") && line("stories260k").ends_with("built in"));
+
+    let (code, stdout, _) = outcome(foredraft(home.path()).args(["pull", "--json"]));
+    let listing: serde_json::Value = serde_json::from_str(&stdout).expect("one JSON object");
+    assert_eq!(
+        (code, &listing["models"][0]["alias"]),
+        (0, &"smollm2-135m".into())
+    );
+    let sources = listing["models"][1]["sources"].to_string();
+    assert!(sources.contains("an upload by an individual"), "{sources}");
+}
+
+#[test]
+fn inspect_shows_the_built_in_model() {
+    let home = home();
+    let (code, stdout, stderr) =
+        outcome(foredraft(home.path()).args(["inspect", "stories260k", "--json", "--tensors"]));
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("one JSON object");
+    // The model's published shape: dim 64, 5 layers, 8 heads, 4 kv heads, hidden 172, vocabulary 512.
+    let shape = &report["hyperparameters"];
+    for (key, value) in [
+        ("width", 64),
+        ("layers", 5),
+        ("heads", 8),
+        ("kv_heads", 4),
+        ("ffn_width", 172),
+        ("vocabulary_rows", 512),
+    ] {
+        assert_eq!(shape[key], value, "{key}");
+    }
+    // 512*64 embedding + 5 * (2*64 norms + 64*64*2 q,o + 32*64*2 k,v + 3*64*172 ffn) + 64 last norm.
+    assert_eq!(report["parameters"], 260_032);
+    assert_eq!(report["vocabulary"]["tokens"], 512);
+    assert_eq!(report["vocabulary"]["bos"]["id"], 1);
+    assert_eq!(report["vocabulary"]["end_of_text"][0]["id"], 2);
+    assert_eq!(report["tensors"].as_array().map(Vec::len), Some(47));
+
+    let (code, stdout, _) = outcome(foredraft(home.path()).args(["inspect", "stories260k"]));
+    assert_eq!(code, 0);
+    assert!(
+        stdout.contains("260,032") && stdout.contains("8 heads of 8, 4 for keys and values"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn inspect_disarms_what_a_file_says() {
+    let home = home();
+    let mut writer = foredraft::formats::write::GgufWriter::new();
+    writer
+        .str("general.architecture", "evil\u{1b}[2J")
+        .str("general.name", "a\u{7}b\u{202e}c");
+    let file = home.path().join("evil.gguf");
+    std::fs::write(&file, writer.finish().expect("a file")).expect("writes");
+    let (code, stdout, stderr) = outcome(foredraft(home.path()).arg("inspect").arg(&file));
+    let all = format!("{stdout}{stderr}");
+    assert!(code == 0 || code == 2, "{all}");
+    assert!(!all.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{all:?}");
+    assert!(all.contains("evil"), "{all}");
+}
+
+#[test]
+fn completions_know_the_options() {
+    let home = home();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let (code, stdout, _) = outcome(foredraft(home.path()).args(["completions", shell]));
+        assert_eq!(code, 0);
+        assert!(stdout.contains("frequency-penalty"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let home = home();
+    for words in [
+        &["completions", "zsh"][..],
+        &["pull"],
+        &["inspect", "stories260k", "--tensors"],
+        &["--help"],
+    ] {
+        let mut child = foredraft(home.path())
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut said)
+            .expect("UTF-8");
+        let status = child.wait().expect("ends");
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{words:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_stdout_is_a_failure() {
+    let home = home();
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("Linux has it");
+    let output = foredraft(home.path())
+        .arg("pull")
+        .stdout(full)
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .starts_with("error: cannot write to standard output: ")
+    );
+}
