@@ -11,6 +11,7 @@
 //! against. Source: the format's description in the repository `huggingface/safetensors`.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -68,6 +69,7 @@ impl Header {
             .into_iter()
             .map(|info| entry(file, info, data_start, bytes.len()))
             .collect::<Result<Vec<_>, _>>()?;
+        check_cover(file, &entries, data_start..bytes.len())?;
         Ok(Self { entries })
     }
 
@@ -82,7 +84,7 @@ impl Header {
     }
 
     /// Names as they are in the file, types, shapes, and where the bytes are in the file.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, ElementType, Shape, std::ops::Range<usize>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, ElementType, Shape, Range<usize>)> {
         self.entries.iter().map(|entry| {
             (
                 &*entry.name,
@@ -143,6 +145,39 @@ fn entry(file: &str, info: Info, data_start: usize, file_len: usize) -> Result<E
         return Err(FormatError::damaged(file, field, problem));
     }
     Ok(entry)
+}
+
+/// Checks that the tensors cover the file to its end, as the format demands: no two share a byte, and
+/// none is left over (a gap or a tail means that the file is not the one the header was written for).
+fn check_cover(file: &str, entries: &[Entry], data: Range<usize>) -> Result<(), FormatError> {
+    let mut order: Vec<&Entry> = entries.iter().collect();
+    order.sort_unstable_by_key(|entry| entry.range.start);
+    let mut end = data.start;
+    let mut last = "the header";
+    for entry in order {
+        let field = || format!("tensor {}", quote(&entry.name));
+        if entry.range.start < end {
+            let problem = format!("its bytes overlap those of {}", quote(last));
+            return Err(FormatError::damaged(file, field(), problem));
+        }
+        if entry.range.start > end {
+            let gap = entry.range.start - end;
+            return Err(FormatError::damaged(
+                file,
+                field(),
+                format!("{gap} bytes before it belong to nothing"),
+            ));
+        }
+        (end, last) = (entry.range.end, &entry.name);
+    }
+    if end != data.end {
+        let problem = format!(
+            "{} bytes after the last tensor belong to nothing",
+            data.end - end
+        );
+        return Err(FormatError::damaged(file, "the end of the file", problem));
+    }
+    Ok(())
 }
 
 /// One tensor as the JSON says.

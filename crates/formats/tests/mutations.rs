@@ -108,7 +108,7 @@ fn safetensors_with_flipped_bits_opens_or_is_refused() {
 
 /// Headers that are nearly right: now and then an unknown type, too many dimensions, a gap, an
 /// overlap, a wrong length or a name that was there before.
-fn near_header() -> impl Strategy<Value = String> {
+fn near_header() -> impl Strategy<Value = (String, usize)> {
     let dtype = prop::sample::select(vec![
         ("F32", 4),
         ("BF16", 2),
@@ -126,7 +126,8 @@ fn near_header() -> impl Strategy<Value = String> {
             end = start + size * dims.iter().product::<i64>() + excess;
             format!(r#""{name}": {{"dtype": "{dtype}", "shape": {dims:?}, "data_offsets": [{start}, {end}]}}"#)
         });
-        format!("{{{}}}", lines.collect::<Vec<_>>().join(", "))
+        let lines: Vec<String> = lines.collect();
+        (format!("{{{}}}", lines.join(", ")), end.clamp(0, 1000) as usize)
     })
 }
 
@@ -162,8 +163,7 @@ proptest! {
         let _ = foredraft_formats::ModelConfig::from_hf_json(&String::from_utf8_lossy(&bytes));
     }
 
-    /// The official reader is the reference: what it reads is read here the same way, and what is
-    /// read here is never less checked than there, gaps between tensors apart.
+    /// The official reader is the reference.
     #[test]
     fn headers_are_read_as_the_official_crate_reads_them((json, data) in consistent_header()) {
         let bytes = safetensors(&json, data);
@@ -179,14 +179,12 @@ proptest! {
     }
 
     #[test]
-    fn what_the_official_crate_refuses_is_accepted_only_for_gaps(json in near_header(), data in 0usize..160) {
-        let bytes = safetensors(&json, data);
-        let Ok(model) = Checkpoint::from_safetensors(&hf_config(""), vec![bytes.clone()]) else {
-            return Ok(());
-        };
-        use_all(&model);
-        // Nothing overlaps here, so the bytes are covered when the sizes add up.
-        let covered = model.raw_tensors().map(|tensor| tensor.data.len()).sum::<usize>() == data;
-        prop_assert_eq!(::safetensors::SafeTensors::deserialize(&bytes).is_ok(), covered);
+    fn what_the_official_crate_refuses_is_refused(json in near_header(), slack in prop::sample::select(vec![0usize, 0, 0, 4])) {
+        let (json, data) = json;
+        let bytes = safetensors(&json, data + slack);
+        if let Ok(model) = Checkpoint::from_safetensors(&hf_config(""), vec![bytes.clone()]) {
+            use_all(&model);
+            prop_assert!(::safetensors::SafeTensors::deserialize(&bytes).is_ok());
+        }
     }
 }

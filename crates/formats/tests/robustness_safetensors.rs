@@ -108,6 +108,19 @@ fn tensors_that_end_past_the_file() {
 }
 
 #[test]
+fn bytes_that_belong_to_no_tensor() {
+    refused(
+        open(&one("F32", "[4]", "[4, 20]"), 20),
+        &["tensor `w`", "4 bytes before it"],
+    );
+    refused(
+        open(&one("F32", "[4]", "[0, 16]"), 17),
+        &["the end of the file", "1 bytes after"],
+    );
+    refused(open("{}", 5), &["the end of the file", "5 bytes after"]);
+}
+
+#[test]
 fn offsets_that_contradict_the_shape() {
     for offsets in ["[0, 12]", "[0, 20]", "[16, 0]", "[16, 16]"] {
         refused(

@@ -4,13 +4,12 @@
 //! `Qwen2Config`, `Qwen3Config`) and its `modeling_rope_utils.py`, in the forms of versions 4 and 5.
 
 use super::json::Json;
+use super::rope;
+use super::section::Section;
 use crate::error::quote;
-use crate::gguf::{width_of_head, yarn_magnitude};
+use crate::gguf::width_of_head;
 use crate::tensor::TensorTable;
-use crate::{FormatError, ModelConfig, RopeConfig, RopeLayout, RopeScaling};
-
-/// What to do when a hyperparameter is missing.
-const REFETCH: &str = "fetch config.json again from where the model came from";
+use crate::{FormatError, ModelConfig};
 
 /// A parsed `config.json`.
 #[derive(Debug)]
@@ -18,123 +17,6 @@ pub(crate) struct HfConfig {
     file: String,
     /// The whole object.
     root: Vec<(String, Json)>,
-}
-
-/// An object of the configuration, with the words to name its fields.
-#[derive(Clone, Copy)]
-struct Section<'a> {
-    file: &'a str,
-    /// The object's own name with a dot, or nothing for the root.
-    prefix: &'a str,
-    pairs: &'a [(String, Json)],
-}
-
-impl<'a> Section<'a> {
-    /// The value of `key`; null counts as absent.
-    fn get(&self, key: &str) -> Option<&'a Json> {
-        let (_, value) = self.pairs.iter().find(|(name, _)| name == key)?;
-        (*value != Json::Null).then_some(value)
-    }
-
-    fn field(&self, key: &str) -> String {
-        quote(&format!("{}{key}", self.prefix))
-    }
-
-    fn wrong(&self, key: &str, found: &Json, expected: &'static str) -> FormatError {
-        FormatError::WrongType {
-            file: self.file.to_owned(),
-            field: self.field(key),
-            found: found.describe(),
-            expected,
-        }
-    }
-
-    fn missing(&self, key: &str) -> FormatError {
-        FormatError::missing(self.file, self.field(key), REFETCH)
-    }
-
-    fn unsupported(
-        &self,
-        key: &str,
-        found: impl ToString,
-        supported: impl ToString,
-    ) -> FormatError {
-        FormatError::unsupported(self.file, self.field(key), found, supported)
-    }
-
-    fn count(&self, key: &str) -> Result<Option<usize>, FormatError> {
-        self.typed(key, "a count", |value| match value {
-            Json::Integer(value) => usize::try_from(*value).ok(),
-            _ => None,
-        })
-    }
-
-    fn needed_count(&self, key: &str) -> Result<usize, FormatError> {
-        self.count(key)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn number(&self, key: &str) -> Result<Option<f64>, FormatError> {
-        self.typed(key, "a number", |value| match value {
-            Json::Integer(value) => Some(*value as f64),
-            Json::Number(value) => Some(*value),
-            _ => None,
-        })
-    }
-
-    fn needed_f32(&self, key: &str) -> Result<f32, FormatError> {
-        self.number(key)?
-            .map(|value| value as f32)
-            .ok_or_else(|| self.missing(key))
-    }
-
-    fn bool(&self, key: &str) -> Result<Option<bool>, FormatError> {
-        self.typed(key, "true or false", |value| match value {
-            Json::Bool(value) => Some(*value),
-            _ => None,
-        })
-    }
-
-    fn str(&self, key: &str) -> Result<Option<&'a str>, FormatError> {
-        self.typed(key, "a string", |value| match value {
-            Json::String(value) => Some(value.as_str()),
-            _ => None,
-        })
-    }
-
-    fn strings(&self, key: &str) -> Result<Option<&'a [String]>, FormatError> {
-        self.typed(key, "an array of strings", |value| match value {
-            Json::Strings(values) => Some(values.as_slice()),
-            _ => None,
-        })
-    }
-
-    fn object(&self, key: &str, prefix: &'a str) -> Result<Option<Section<'a>>, FormatError> {
-        self.typed(key, "an object", |value| match value {
-            Json::Object(pairs) => Some(Section {
-                file: self.file,
-                prefix,
-                pairs,
-            }),
-            _ => None,
-        })
-    }
-
-    fn typed<T>(
-        &self,
-        key: &str,
-        expected: &'static str,
-        convert: impl FnOnce(&'a Json) -> Option<T>,
-    ) -> Result<Option<T>, FormatError>
-    where
-        Self: 'a,
-    {
-        let Some(value) = self.get(key) else {
-            return Ok(None);
-        };
-        convert(value)
-            .map(Some)
-            .ok_or_else(|| self.wrong(key, value, expected))
-    }
 }
 
 /// The model families that are known, by their Hugging Face class.
@@ -228,7 +110,7 @@ impl HfConfig {
             vocabulary: root.needed_count("vocab_size")?,
             context_tokens,
             norm_eps: root.needed_f32("rms_norm_eps")?,
-            rope: rope(root, head_dim, context_tokens)?,
+            rope: rope::read(root, head_dim, context_tokens)?,
             window: window(root, family, layers)?,
             tied_embeddings: tied(root, tensors)?,
         };
@@ -376,112 +258,5 @@ fn sliding_layers(root: Section<'_>, family: Family, layers: usize) -> Result<us
         }
         _ if applies => layers,
         _ => 0,
-    })
-}
-
-fn rope(
-    root: Section<'_>,
-    head_dim: usize,
-    context_tokens: usize,
-) -> Result<RopeConfig, FormatError> {
-    // Version 5 writes one object, version 4 `rope_theta` beside an optional `rope_scaling`.
-    let section = match root.object("rope_parameters", "rope_parameters.")? {
-        Some(section) => Some(section),
-        None => root.object("rope_scaling", "rope_scaling.")?,
-    };
-    if let Some(section) = section
-        && let Some((key, _)) = section
-            .pairs
-            .iter()
-            .find(|(_, value)| matches!(value, Json::Object(_) | Json::Other("an object")))
-    {
-        return Err(section.unsupported(
-            key,
-            "(another rotation per kind of layer)",
-            "one rotation for all layers",
-        ));
-    }
-    let number = |key: &str| match section
-        .map(|section| section.number(key))
-        .transpose()?
-        .flatten()
-    {
-        Some(value) => Ok(Some(value)),
-        None => root.number(key),
-    };
-    let rotated = number("partial_rotary_factor")?.unwrap_or(1.0);
-    if !(rotated > 0.0 && rotated <= 1.0) {
-        let problem = format!("{rotated} is not above 0 and at most 1");
-        return Err(FormatError::damaged(
-            root.file,
-            root.field("partial_rotary_factor"),
-            problem,
-        ));
-    }
-    Ok(RopeConfig {
-        base: number("rope_theta")?.unwrap_or(10_000.0),
-        dims: (head_dim as f64 * rotated) as usize, // truncated, as in transformers
-        layout: RopeLayout::Halves,
-        scaling: section.map_or(Ok(RopeScaling::None), |section| {
-            scaling(root, section, context_tokens)
-        })?,
-    })
-}
-
-fn scaling(
-    root: Section<'_>,
-    section: Section<'_>,
-    context_tokens: usize,
-) -> Result<RopeScaling, FormatError> {
-    let kind = match section.str("rope_type")? {
-        Some(kind) => kind,
-        None => section.str("type")?.unwrap_or("default"),
-    };
-    let original_context = match section.count("original_max_position_embeddings")? {
-        Some(tokens) => Some(tokens),
-        None => root.count("original_max_position_embeddings")?,
-    };
-    match kind {
-        "default" => Ok(RopeScaling::None),
-        "linear" => Ok(RopeScaling::Linear {
-            factor: section.needed_f32("factor")?,
-        }),
-        "llama3" => Ok(RopeScaling::Llama3 {
-            factor: section.needed_f32("factor")?,
-            low_freq_factor: section.needed_f32("low_freq_factor")?,
-            high_freq_factor: section.needed_f32("high_freq_factor")?,
-            original_context: original_context
-                .ok_or_else(|| section.missing("original_max_position_embeddings"))?,
-        }),
-        "yarn" => yarn(section, original_context.unwrap_or(context_tokens)),
-        other => {
-            Err(section.unsupported("rope_type", quote(other), "default, linear, llama3, yarn"))
-        }
-    }
-}
-
-fn yarn(section: Section<'_>, original_context: usize) -> Result<RopeScaling, FormatError> {
-    if section.bool("truncate")? == Some(false) {
-        return Err(section.unsupported("truncate", "false", "true"));
-    }
-    let factor = section.needed_f32("factor")?;
-    let f32 = |key: &str| Ok::<_, FormatError>(section.number(key)?.map(|value| value as f32));
-    let attention_factor = match (
-        f32("attention_factor")?,
-        f32("mscale")?,
-        f32("mscale_all_dim")?,
-    ) {
-        (Some(stated), _, _) => Some(stated),
-        (None, Some(numerator), Some(denominator)) if numerator != 0.0 && denominator != 0.0 => {
-            Some(yarn_magnitude(factor, numerator) / yarn_magnitude(factor, denominator))
-        }
-        _ => None,
-    };
-    Ok(RopeScaling::Yarn {
-        factor,
-        original_context,
-        beta_fast: f32("beta_fast")?.unwrap_or(32.0),
-        beta_slow: f32("beta_slow")?.unwrap_or(1.0),
-        attention_factor,
     })
 }

@@ -1,6 +1,6 @@
 //! `model.safetensors.index.json`: which tensor is in which file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
@@ -69,14 +69,18 @@ fn check_places(
     shards: &[Shard],
     tensors: &[(String, usize)],
 ) -> Result<(), FormatError> {
-    let mut places = HashMap::with_capacity(tensors.len());
-    for (number, shard) in shards.iter().enumerate() {
-        for entry in &shard.entries {
-            places.insert((&*entry.name, number), ());
-        }
-    }
+    let places: HashSet<(&str, usize)> = shards
+        .iter()
+        .enumerate()
+        .flat_map(|(number, shard)| {
+            shard
+                .entries
+                .iter()
+                .map(move |entry| (&*entry.name, number))
+        })
+        .collect();
     for (name, number) in tensors {
-        if !places.contains_key(&(name.as_str(), *number)) {
+        if !places.contains(&(name.as_str(), *number)) {
             let shard = shards.get(*number).map_or("", |shard| &shard.file);
             let problem = format!("the index says it is in {shard}, but it is not");
             return Err(FormatError::damaged(

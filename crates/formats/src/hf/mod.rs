@@ -4,6 +4,8 @@ mod config;
 mod index;
 mod json;
 mod names;
+mod rope;
+mod section;
 
 use std::fs::File;
 use std::io::Read as _;
