@@ -15,7 +15,6 @@
 
 mod backend;
 mod executor;
-mod half;
 mod kernels;
 mod kv;
 mod path;

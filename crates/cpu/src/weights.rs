@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use foredraft_formats::Tensor;
 use foredraft_model::{LoadError, MatrixSpec, VectorSpec};
-use foredraft_quant::{WeightType, decode};
+use foredraft_quant::{WeightType, bf16_to_f32, decode, f16_to_f32};
 
 /// Output rows in a panel of float weights.
 pub(crate) const PANEL: usize = 16;
@@ -106,8 +106,8 @@ impl Matrix {
                 }
             }
             Some(Panels::F32(p)) => gather(p, lane, out, |w| w),
-            Some(Panels::F16(p)) => gather(p, lane, out, crate::half::half_to_float),
-            Some(Panels::BF16(p)) => gather(p, lane, out, crate::half::bfloat_to_float),
+            Some(Panels::F16(p)) => gather(p, lane, out, f16_to_f32),
+            Some(Panels::BF16(p)) => gather(p, lane, out, bf16_to_f32),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::path::for_each_path;
 use crate::shared::Shared;
 
 /// Sub-sums of codes are kept for every 16: types with 16-wide sub-blocks read one, others add two.
-pub(crate) const SUM_WIDTH: usize = 16;
+pub(crate) use foredraft_quant::SUM_BLOCK as SUM_WIDTH;
 
 /// Reserved space for the quantized rows of one linear step.
 pub(crate) struct ActivationBuffer {

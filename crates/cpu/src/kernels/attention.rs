@@ -12,8 +12,8 @@ use foredraft_common::{exp, lanes};
 use foredraft_model::Slot;
 use foredraft_model::kv::{PAGE_POSITIONS, PageId};
 
-use crate::half::half_to_float;
 use crate::path::for_each_path;
+use foredraft_quant::f16_to_f32;
 
 /// Positions of a part: partial results are combined at fixed multiples of it.
 pub(crate) const SPLIT: usize = 1024;
@@ -158,7 +158,7 @@ fn key_products(query: &[f32], keys: &[u16]) -> [f32; PAGE_POSITIONS] {
     let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
     for (q, line) in query.iter().zip(lines) {
         for (sum, key) in sums.iter_mut().zip(line) {
-            *sum = q.mul_add(half_to_float(*key), *sum);
+            *sum = q.mul_add(f16_to_f32(*key), *sum);
         }
     }
     sums
@@ -170,7 +170,7 @@ fn key_product(query: &[f32], keys: &[u16], lane: usize) -> f32 {
     let mut sum = 0.0f32;
     let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
     for (q, line) in query.iter().zip(lines) {
-        sum = q.mul_add(half_to_float(line[lane]), sum);
+        sum = q.mul_add(f16_to_f32(line[lane]), sum);
     }
     sum
 }
@@ -202,7 +202,7 @@ fn weighted_values(
         let start = page * context.page_elements + context.values + lane * head_dim;
         let weight = weights[position - range.start];
         for (out, value) in out.iter_mut().zip(&store[start..][..head_dim]) {
-            *out = weight.mul_add(half_to_float(*value), *out);
+            *out = weight.mul_add(f16_to_f32(*value), *out);
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use foredraft_quant::{ACTIVATION_BLOCK, Unpacked, unpack};
+use foredraft_quant::{ACTIVATION_BLOCK, Unpacked, bf16_to_f32, f16_to_f32, unpack};
 
 use super::activations::{Activations, SUM_WIDTH};
-use crate::half::{bfloat_to_float, half_to_float};
+
 use crate::path::for_each_path;
 use crate::weights::{Matrix, PANEL, Panels};
 
@@ -139,10 +139,8 @@ fn float_body(
     let first = panels.start;
     match matrix.panels(panels) {
         Some(Panels::F32(p)) => run_panels(p, matrix.width, first, x, finish, outs, |w| w),
-        Some(Panels::F16(p)) => run_panels(p, matrix.width, first, x, finish, outs, half_to_float),
-        Some(Panels::BF16(p)) => {
-            run_panels(p, matrix.width, first, x, finish, outs, bfloat_to_float)
-        }
+        Some(Panels::F16(p)) => run_panels(p, matrix.width, first, x, finish, outs, f16_to_f32),
+        Some(Panels::BF16(p)) => run_panels(p, matrix.width, first, x, finish, outs, bf16_to_f32),
         None => {}
     }
 }

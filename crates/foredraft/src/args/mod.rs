@@ -3,8 +3,6 @@
 //! Every option is declared once, here or beside its command, as a clap field whose doc comment is
 //! its help; the help texts and the completion scripts are made from these declarations.
 
-
-
 mod model;
 mod sampling;
 mod values;
@@ -12,9 +10,8 @@ mod values;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-pub(crate) use model::{CpuPath, Device, KvType, ModelOptions};
+pub(crate) use model::{CpuPath, ModelOptions};
 pub(crate) use sampling::{DraftOptions, SamplingOptions};
-pub(crate) use values::Draft;
 
 use crate::commands::{completions, inspect, pull, run};
 use crate::exit::Exit;

@@ -192,7 +192,7 @@ impl PullError {
 
 fn need(bytes: Option<u64>) -> String {
     bytes
-        .map(|bytes| format!(" (the file needs {} MB)", bytes.div_ceil(1_000_000)))
+        .map(|bytes| format!(" ({} MB are needed)", bytes.div_ceil(1_000_000)))
         .unwrap_or_default()
 }
 

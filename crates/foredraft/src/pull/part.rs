@@ -139,6 +139,15 @@ impl PartFile {
     }
 }
 
+/// A part file without a byte is nothing worth keeping.
+pub(super) fn remove_if_empty(path: &Path) {
+    if std::fs::symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
+    {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

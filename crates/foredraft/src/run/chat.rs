@@ -73,7 +73,8 @@ pub(super) fn chat(session: &mut Session, system: Option<&str>, name: &str) -> R
 fn say(session: &mut Session, messages: &mut Vec<Message>, text: String) -> Result<(), Exit> {
     messages.push(Message::user(text));
     interrupt::begin_answer();
-    let answer = prompt::rendered(&session.tokenizer, messages).and_then(|tokens| session.answer(tokens));
+    let answer =
+        prompt::rendered(&session.tokenizer, messages).and_then(|tokens| session.answer(tokens));
     match answer {
         Ok(completion) => {
             output::stderr_line(&report::summary(&completion));
@@ -85,7 +86,10 @@ fn say(session: &mut Session, messages: &mut Vec<Message>, text: String) -> Resu
         }
         Err(Exit::Input(error)) => {
             messages.pop();
-            output::stderr_line(&format!("{} (/clear begins a new conversation)", crate::exit::error_line(&error)));
+            output::stderr_line(&format!(
+                "{} (/clear begins a new conversation)",
+                crate::exit::error_line(&error)
+            ));
             Ok(())
         }
         Err(other) => Err(other),
@@ -125,7 +129,10 @@ mod tests {
         assert_eq!(Line::parse("  /clear "), Line::Clear);
         assert_eq!(Line::parse("/bye"), Line::End);
         assert_eq!(Line::parse("/cler"), Line::Unknown("/cler".into()));
-        assert_eq!(Line::parse("/etc/passwd is a file"), Line::Say("/etc/passwd is a file".into()));
+        assert_eq!(
+            Line::parse("/etc/passwd is a file"),
+            Line::Say("/etc/passwd is a file".into())
+        );
         assert_eq!(Line::parse(" \t"), Line::Nothing);
         assert_eq!(Line::parse("hello "), Line::Say("hello ".into()));
     }

@@ -35,7 +35,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
         )));
     }
     // Read before the model is loaded: a bad prompt is told at once.
-    let text = if wants_chat { None } else { Some(prompt::read(args.prompt.as_deref())?) };
+    let text = if wants_chat {
+        None
+    } else {
+        Some(prompt::read(args.prompt.as_deref())?)
+    };
     let model = models::resolve(&args.model, &Stderr::new())?;
     let checkpoint = model.open()?;
     let tokenizer = Arc::new(Tokenizer::open(checkpoint.vocabulary())?);
@@ -67,13 +71,14 @@ struct Session {
 impl Session {
     /// One answer on stdout, and a summary on stderr.
     fn once(&mut self, text: &str, args: &RunArgs) -> Result<(), Exit> {
-        let tokens = if args.raw || (self.tokenizer.chat_template().is_none() && args.system.is_none()) {
-            prompt::raw(&self.tokenizer, text)?
-        } else {
-            let mut messages: Vec<Message> = args.system.iter().map(Message::system).collect();
-            messages.push(Message::user(text));
-            prompt::rendered(&self.tokenizer, &messages)?
-        };
+        let tokens =
+            if args.raw || (self.tokenizer.chat_template().is_none() && args.system.is_none()) {
+                prompt::raw(&self.tokenizer, text)?
+            } else {
+                let mut messages: Vec<Message> = args.system.iter().map(Message::system).collect();
+                messages.push(Message::user(text));
+                prompt::rendered(&self.tokenizer, &messages)?
+            };
         let completion = self.answer(tokens)?;
         if self.json {
             output::stdout_json(&report::RunReport::new(&args.model, &completion))?;
@@ -126,7 +131,10 @@ fn load(
     })?;
     let engine_options = EngineOptions {
         context_tokens: options.context,
-        memory_bytes: options.memory.map(|size| size.bytes).or_else(memory::budget),
+        memory_bytes: options
+            .memory
+            .map(|size| size.bytes)
+            .or_else(memory::budget),
     };
     Engine::load(checkpoint, Arc::clone(tokenizer), &backend, &engine_options).map_err(engine_error)
 }

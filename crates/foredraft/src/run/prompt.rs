@@ -21,7 +21,9 @@ pub(super) fn read(argument: Option<&str>) -> Result<String, Exit> {
 fn read_from(input: impl Read) -> Result<String, Exit> {
     let mut bytes = Vec::new();
     let read = input.take(MAX_STDIN_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Exit::failed(anyhow::Error::new(error).context("cannot read standard input")))?;
+    read.map_err(|error| {
+        Exit::failed(anyhow::Error::new(error).context("cannot read standard input"))
+    })?;
     if bytes.len() as u64 > MAX_STDIN_BYTES {
         return Err(Exit::input(anyhow::anyhow!(
             "standard input is longer than {} MiB: no context holds such a prompt",
@@ -66,6 +68,11 @@ mod tests {
 
     #[test]
     fn endless_input_is_refused() {
-        assert_eq!(read_from(std::io::repeat(b'x')).expect_err("too long").code(), 2);
+        assert_eq!(
+            read_from(std::io::repeat(b'x'))
+                .expect_err("too long")
+                .code(),
+            2
+        );
     }
 }

@@ -64,7 +64,11 @@ fn decode_rate(completion: &Completion) -> f64 {
 }
 
 fn rate(tokens: usize, seconds: f64) -> f64 {
-    if tokens == 0 || seconds <= 0.0 { 0.0 } else { tokens as f64 / seconds }
+    if tokens == 0 || seconds <= 0.0 {
+        0.0
+    } else {
+        tokens as f64 / seconds
+    }
 }
 
 /// One line for people.

@@ -75,9 +75,16 @@ impl Stream {
             }
         } else if self.bar_allowed && total >= BAR_FROM_TOKENS {
             let bar = self.bar.get_or_insert_with(|| {
-                let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
-                let style = ProgressStyle::with_template("reading the prompt [{bar:30}] {pos}/{len} tokens {eta}");
-                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+                let bar =
+                    ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
+                let style = ProgressStyle::with_template(
+                    "reading the prompt [{bar:30}] {pos}/{len} tokens {eta}",
+                );
+                bar.set_style(
+                    style
+                        .unwrap_or_else(|_| ProgressStyle::default_bar())
+                        .progress_chars("=> "),
+                );
                 bar
             });
             bar.set_position(done as u64);
