@@ -9,7 +9,6 @@ use crate::tokenizer::Special;
 use crate::{TextError, byte_level};
 use foredraft_common::TokenId;
 use tokenizers::models::bpe::{BPE, Vocab};
-use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
@@ -83,9 +82,6 @@ impl BytePairEncoder {
         stages.push(ByteLevel::new(false, false, false).into());
         let mut inner = tokenizers::Tokenizer::new(model);
         inner.with_pre_tokenizer(Some(Sequence::new(stages)));
-        if pre.normalizes_nfc {
-            inner.with_normalizer(Some(NFC)).map_err(refused)?;
-        }
         let added = whole
             .iter()
             .map(|token| AddedToken::from(token.text, token.special).normalized(false));

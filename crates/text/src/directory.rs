@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// A tokenizer.json larger than this is refused; the largest published ones have some 35 MB.
-pub const MAX_TOKENIZER_JSON_BYTES: u64 = 256 << 20;
+const MAX_TOKENIZER_JSON_BYTES: u64 = 256 << 20;
 /// The limit for the other files.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
 

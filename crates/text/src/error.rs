@@ -88,16 +88,7 @@ pub enum TextError {
     #[error("the model has no chat template; give the prompt as raw text (`--raw`)")]
     NoTemplate,
 
-    /// The chat template is larger than [`crate::template::MAX_TEMPLATE_BYTES`].
-    #[error("the chat template has {bytes} bytes, more than the limit of {limit}")]
-    TemplateTooLarge {
-        /// Its size.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-
-    /// The chat template is not valid Jinja.
+    /// The chat template is not valid Jinja, or too large.
     #[error("the model's chat template does not compile: {0}; use `--raw` to prompt without it")]
     TemplateSyntax(String),
 

@@ -3,17 +3,17 @@
 //! A pre-tokenizer is a list of patterns. Each cuts every piece that the one before left into its matches and what
 //! lies between them. The patterns are facts of the models' own `tokenizer.json` files; which name means which
 //! pattern, which families merge only what is no whole token, and which add BOS by themselves is taken from
-//! llama.cpp's `llama-vocab.cpp`. Unicode normalisation is not in GGUF files at all (llama.cpp does none): here a
-//! family is normalised as its own `tokenizer.json` does it, so that the same model reads the same tokens from
-//! either kind of file.
+//! llama.cpp's `llama-vocab.cpp`.
+//!
+//! A GGUF file names no Unicode normalisation, and llama.cpp does none; so none is done here, and every text comes back
+//! byte for byte. (Some families' `tokenizer.json` ask for normal form C, which `crate::Tokenizer::from_json_directory`
+//! honours: only there does `a` + U+0300 read as `à`.)
 
 /// How one family of byte-level BPE vocabularies treats text before and while it merges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreTokenizer {
     /// Patterns, applied one after the other.
     pub patterns: &'static [&'static str],
-    /// Text is brought to Unicode normal form C first.
-    pub normalizes_nfc: bool,
     /// A piece that is a token as a whole is taken as that token, without merging.
     pub ignores_merges: bool,
     /// Texts begin with BOS unless the file says otherwise.
@@ -34,7 +34,6 @@ const SEED: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}
 const fn words(patterns: &'static [&'static str]) -> PreTokenizer {
     PreTokenizer {
         patterns,
-        normalizes_nfc: false,
         ignores_merges: false,
         adds_bos: false,
     }
@@ -44,10 +43,6 @@ const fn words(patterns: &'static [&'static str]) -> PreTokenizer {
 ///
 /// `default` is what llama.cpp uses for files without a name (written before there were names).
 pub fn find(name: &str) -> Option<PreTokenizer> {
-    let nfc = |p: PreTokenizer| PreTokenizer {
-        normalizes_nfc: true,
-        ..p
-    };
     let whole_tokens_with_bos = |p: PreTokenizer| PreTokenizer {
         ignores_merges: true,
         adds_bos: true,
@@ -56,17 +51,17 @@ pub fn find(name: &str) -> Option<PreTokenizer> {
     Some(match name {
         "gpt-2" | "phi-2" | "jais" | "trillion" | "granite-docling" | "exaone4" | "mellum"
         | "modern-bert" | "a.x-4.0" | "gigachat" => words(&[GPT2_WORDS]),
-        "mpt" | "olmo" => nfc(words(&[GPT2_WORDS])),
+        "mpt" | "olmo" => words(&[GPT2_WORDS]),
         "starcoder" | "refact" | "smollm" | "codeshell" | "exaone" | "minerva-7b" | "mellum2" => {
             words(&[r"\p{N}", GPT2_WORDS])
         }
-        "command-r" => nfc(words(&[r"\p{N}", GPT2_WORDS])),
+        "command-r" => words(&[r"\p{N}", GPT2_WORDS]),
         "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0"
         | "lfm2" => whole_tokens_with_bos(words(&[CL100K])),
         "dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe" => words(&[CL100K]),
-        "qwen2" | "megrez" | "stablelm2" => nfc(words(&[QWEN2])),
+        "qwen2" | "megrez" | "stablelm2" => words(&[QWEN2]),
         "deepseek-r1-qwen" | "hunyuan" | "solar-open" | "grok-2" => words(&[QWEN2]),
-        "qwen35" => nfc(words(&[QWEN35])),
+        "qwen35" => words(&[QWEN35]),
         "tekken" => whole_tokens_with_bos(words(&[TEKKEN])),
         "gpt-4o" | "llama4" | "kanana2" | "minimax-m2" => words(&[O200K]),
         "deepseek-coder" => words(&[

@@ -63,11 +63,6 @@ impl TokenTable {
         }
     }
 
-    /// Number of ids, padding included.
-    pub(crate) fn len(&self) -> usize {
-        self.names.len()
-    }
-
     /// One past the last id that is not padding.
     pub(crate) fn vocabulary_len(&self) -> usize {
         self.vocabulary_len
@@ -132,7 +127,7 @@ mod tests {
         assert_eq!(table.bytes(TokenId(u32::MAX)), b"");
         assert_eq!(table.kind(TokenId(4)), TokenKind::Unused);
         assert_eq!(table.name(TokenId(4)), None);
-        assert_eq!((table.len(), table.vocabulary_len()), (4, 3));
+        assert_eq!(table.vocabulary_len(), 3);
     }
 
     #[test]

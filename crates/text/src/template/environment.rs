@@ -1,10 +1,11 @@
 //! minijinja, set up so that templates written for `transformers` cannot tell the difference.
 
-use super::python::{self, JsonStyle};
-use super::time;
+use super::guard::check_tags;
+use super::python::{PaidText, write_str};
+use super::{json, time};
 use crate::TextError;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -41,22 +42,21 @@ pub(super) fn build(source: &str, tool_use: Option<&str>) -> Result<Environment<
     environment.set_recursion_limit(RECURSION_LIMIT);
     environment.set_debug(false);
     environment.set_unknown_method_callback(method);
-    environment.set_formatter(|out, _, value| {
-        let mut text = String::new();
-        python::write_str(value, &mut text)?;
-        out.write_str(&text).map_err(Error::from)
+    environment.set_formatter(|out, state, value| match value.as_str() {
+        Some(text) => out.write_str(text).map_err(Error::from),
+        None => out.write_str(&to_str(state, value)?).map_err(Error::from),
     });
     environment.add_function(
         "raise_exception",
-        |message: &Value| -> Result<Value, Error> {
-            let mut text = String::new();
-            python::write_str(message, &mut text)?;
+        |state: &State, message: &Value| -> Result<Value, Error> {
+            let text = to_str(state, message)?;
             Err(Error::new(ErrorKind::InvalidOperation, "raise_exception")
                 .with_source(Raised(text)))
         },
     );
-    environment.add_filter("tojson", to_json);
-    environment.add_filter("string", |value: &Value| to_str(value));
+    environment.add_filter("tojson", json::tojson);
+    environment.add_filter("string", to_str);
+    environment.add_filter("pprint", to_str);
     environment.add_filter("join", join);
     environment.add_test("sequence", |value: &Value| {
         matches!(
@@ -68,9 +68,14 @@ pub(super) fn build(source: &str, tool_use: Option<&str>) -> Result<Environment<
         value.kind() == ValueKind::String || value.is_undefined() || value.try_iter().is_ok()
     });
     for (name, source) in [(MAIN, Some(source)), (TOOL_USE, tool_use)] {
-        let Some(source) = source.filter(|source| source.len() <= super::MAX_TEMPLATE_BYTES) else {
-            continue;
-        };
+        let Some(source) = source else { continue };
+        if source.len() > super::MAX_TEMPLATE_BYTES {
+            let (bytes, limit) = (source.len(), super::MAX_TEMPLATE_BYTES);
+            return Err(format!(
+                "it has {bytes} bytes, more than the limit of {limit}"
+            ));
+        }
+        check_tags(source)?;
         environment
             .add_template_owned(name, without_generation_tags(source))
             .map_err(|error| describe(&error))?;
@@ -148,64 +153,38 @@ fn without_generation_tags(source: &str) -> String {
 }
 
 /// `str(value)`.
-fn to_str(value: &Value) -> Result<String, Error> {
-    let mut text = String::new();
-    python::write_str(value, &mut text)?;
-    Ok(text)
+fn to_str(state: &State, value: &Value) -> Result<String, Error> {
+    let mut out = PaidText::new(state);
+    write_str(value, &mut out)?;
+    Ok(out.text)
 }
 
 /// jinja2's `join`, which writes items as Python does.
-fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> Result<String, Error> {
+fn join(
+    state: &State,
+    value: &Value,
+    separator: Option<&str>,
+    options: Kwargs,
+) -> Result<String, Error> {
     let attribute: Option<String> = options.get("attribute")?;
     let named: Option<String> = options.get("d")?;
     options.assert_all_used()?;
     let separator = separator.map(str::to_owned).or(named).unwrap_or_default();
-    let mut out = String::new();
+    let mut out = PaidText::new(state);
     if value.is_undefined() {
-        return Ok(out);
+        return Ok(out.text);
     }
     for (i, item) in value.try_iter()?.enumerate() {
         if i > 0 {
-            out.push_str(&separator);
+            out.text.push_str(&separator);
         }
         let item = match &attribute {
             Some(name) => item.get_attr(name)?,
             None => item,
         };
-        python::write_str(&item, &mut out)?;
+        write_str(&item, &mut out)?;
     }
-    Ok(out)
-}
-
-/// `transformers`' `tojson`: `json.dumps` without ASCII or HTML escapes. An indent is a number of spaces or a text.
-fn to_json(value: &Value, positional: Rest<Value>, options: Kwargs) -> Result<String, Error> {
-    let mut style = JsonStyle::default();
-    // The order of parameters there: ensure_ascii, indent, separators, sort_keys.
-    let option = |place: usize, name: &str| -> Result<Option<Value>, Error> {
-        let named: Option<Value> = options.get(name)?;
-        Ok(named
-            .or_else(|| positional.get(place).cloned())
-            .filter(|value| !value.is_none()))
-    };
-    style.ensure_ascii = option(0, "ensure_ascii")?.is_some_and(|value| value.is_true());
-    if let Some(indent) = option(1, "indent")? {
-        style.indent = Some(match indent.as_str() {
-            Some(text) => text.to_owned(),
-            None => " ".repeat(usize::try_from(indent)?.min(64)),
-        });
-    }
-    if let Some(separators) = option(2, "separators")? {
-        let part = |index: usize| {
-            separators
-                .get_item_by_index(index)
-                .map(|part| part.as_str().map(str::to_owned))
-        };
-        style.item_separator = part(0)?;
-        style.key_separator = part(1)?;
-    }
-    style.sort_keys = option(3, "sort_keys")?.is_some_and(|value| value.is_true());
-    options.assert_all_used()?;
-    python::to_json(value, &style)
+    Ok(out.text)
 }
 
 /// Methods of Python's `str`, `list` and `dict`: those of minijinja's own list, and the few that it lacks.

@@ -5,25 +5,38 @@
 //! loop controls, the `generation` tag). minijinja runs them here; [`environment`] makes up the differences that
 //! templates can see.
 //!
-//! A template comes from a stranger: its size, its steps and memory ([`MAX_TEMPLATE_BYTES`], [`BASE_FUEL`]) and its
+//! A template comes from a stranger: its size, its steps and memory ([`MAX_TEMPLATE_BYTES`], [`MAX_FUEL`]) and its
 //! recursion are bounded, it has no access to files or other templates, and what it raises is an error.
 
 mod environment;
+mod guard;
+mod json;
 mod python;
 mod time;
 
 use crate::TextError;
 use environment::{MAIN, TOOL_USE};
+pub use guard::MAX_TAG_BYTES;
+use guard::on_own_stack;
 use minijinja::Environment;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A larger template is refused; the largest published ones have some 20 kB.
-pub const MAX_TEMPLATE_BYTES: usize = 1 << 20;
+pub const MAX_TEMPLATE_BYTES: usize = 128 << 10;
 /// The steps that a template may take for an empty conversation: about one instruction, or 64 bytes of data made.
-pub const BASE_FUEL: u64 = 1_000_000;
-/// The steps that it may take for each byte of the conversation in addition.
+/// (Published templates take some thousand.)
+pub const BASE_FUEL: u64 = 100_000;
+/// The steps that it may take in addition for each byte of the conversation (every value counts 16 bytes more).
 pub const FUEL_PER_BYTE: u64 = 8;
+/// The steps that it may take at most: some 128 MB of data.
+pub const MAX_FUEL: u64 = 2_000_000;
+/// The stack of the thread that compiles or renders, besides [`STACK_PER_FUEL`].
+const STACK_BYTES: usize = 16 << 20;
+/// A template can nest values (`{% set x = [x] %}`, at least 4 steps) as deep as its fuel lasts, and minijinja compares,
+/// prints and drops them by recursion, with up to 800 bytes of stack a level. The stack is made to suit; only a template
+/// that does this ever touches it.
+const STACK_PER_FUEL: u64 = 256;
 
 /// One message of a conversation, in the form of the OpenAI API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,7 +148,10 @@ impl ChatTemplate {
         eos_token: String,
     ) -> Self {
         Self {
-            environment: environment::build(&source, tool_use.as_deref()),
+            environment: on_own_stack(STACK_BYTES, || {
+                environment::build(&source, tool_use.as_deref())
+            })
+            .and_then(|built| built),
             has_tool_template: tool_use.is_some(),
             source,
             bos_token,
@@ -151,19 +167,12 @@ impl ChatTemplate {
     /// Whether the template compiles.
     ///
     /// # Errors
-    /// [`TextError::TemplateTooLarge`] or [`TextError::TemplateSyntax`].
+    /// [`TextError::TemplateSyntax`], also for a template that is too large.
     pub fn check(&self) -> Result<(), TextError> {
         self.compiled().map(drop)
     }
 
     fn compiled(&self) -> Result<&Environment<'static>, TextError> {
-        let bytes = self.source.len();
-        if bytes > MAX_TEMPLATE_BYTES {
-            return Err(TextError::TemplateTooLarge {
-                bytes,
-                limit: MAX_TEMPLATE_BYTES,
-            });
-        }
         self.environment
             .as_ref()
             .map_err(|problem| TextError::TemplateSyntax(problem.clone()))
@@ -177,7 +186,11 @@ impl ChatTemplate {
     /// template's own), runs out of its budget, or fails.
     pub fn render(&self, request: &ChatRequest) -> Result<String, TextError> {
         let mut environment = self.compiled()?.clone();
-        let fuel = BASE_FUEL.saturating_add(request.size().saturating_mul(FUEL_PER_BYTE));
+        let fuel = request
+            .size()
+            .saturating_mul(FUEL_PER_BYTE)
+            .saturating_add(BASE_FUEL)
+            .min(MAX_FUEL);
         environment.set_fuel(Some(fuel));
         environment::set_time(
             &mut environment,
@@ -197,12 +210,17 @@ impl ChatTemplate {
             eos_token: &self.eos_token,
             extra: &request.extra,
         };
-        let template = environment
-            .get_template(name)
-            .map_err(|error| environment::explain(&error, fuel))?;
-        template
-            .render(minijinja::value::Serde(&context))
-            .map_err(|error| environment::explain(&error, fuel))
+        let render = || {
+            let template = environment.get_template(name)?;
+            template.render(minijinja::value::Serde(&context))
+        };
+        let stack = usize::try_from(fuel * STACK_PER_FUEL)
+            .unwrap_or(usize::MAX / 2)
+            .saturating_add(STACK_BYTES);
+        let result = on_own_stack(stack, || {
+            render().map_err(|error| environment::explain(&error, fuel))
+        });
+        result.unwrap_or_else(|problem| Err(TextError::TemplateFailed(problem)))
     }
 }
 
