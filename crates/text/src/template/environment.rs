@@ -1,6 +1,6 @@
 //! minijinja, set up so that templates written for `transformers` cannot tell the difference.
 
-use super::guard::check_tags;
+use super::guard::{MEASURE, guarded, measure};
 use super::python::{PaidText, write_str};
 use super::{json, time};
 use crate::TextError;
@@ -54,6 +54,7 @@ pub(super) fn build(source: &str, tool_use: Option<&str>) -> Result<Environment<
                 .with_source(Raised(text)))
         },
     );
+    environment.add_function(MEASURE, measure);
     environment.add_filter("tojson", json::tojson);
     environment.add_filter("string", to_str);
     environment.add_filter("pprint", to_str);
@@ -75,9 +76,9 @@ pub(super) fn build(source: &str, tool_use: Option<&str>) -> Result<Environment<
                 "it has {bytes} bytes, more than the limit of {limit}"
             ));
         }
-        check_tags(source)?;
+        let source = guarded(source)?;
         environment
-            .add_template_owned(name, without_generation_tags(source))
+            .add_template_owned(name, source)
             .map_err(|error| describe(&error))?;
     }
     Ok(environment)
@@ -117,39 +118,6 @@ fn describe(error: &Error) -> String {
         Some(line) => format!("{detail} (line {line} of the template)"),
         None => detail,
     }
-}
-
-/// `transformers` adds the tags `{% generation %}` and `{% endgeneration %}` around what the assistant said, to
-/// find it again in training. For a prompt they are a block that is always rendered.
-fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        rest = tag;
-        let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
-        let lead = tag.len() - body.trim_start().len();
-        let name = body.trim_start();
-        for (word, replacement) in [("generation", "if true"), ("endgeneration", "endif")] {
-            let Some(after) = name.strip_prefix(word) else {
-                continue;
-            };
-            let end = after.trim_start();
-            if end
-                .strip_prefix(['-', '+'])
-                .unwrap_or(end)
-                .starts_with("%}")
-            {
-                out.push_str(tag.get(..lead).unwrap_or_default());
-                out.push_str(replacement);
-                out.push(' ');
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 /// `str(value)`.

@@ -12,6 +12,7 @@ mod environment;
 mod guard;
 mod json;
 mod python;
+mod tags;
 mod time;
 
 use crate::TextError;
@@ -31,12 +32,8 @@ pub const BASE_FUEL: u64 = 100_000;
 pub const FUEL_PER_BYTE: u64 = 8;
 /// The steps that it may take at most: some 128 MB of data.
 pub const MAX_FUEL: u64 = 2_000_000;
-/// The stack of the thread that compiles or renders, besides [`STACK_PER_FUEL`].
+/// The stack of the thread that compiles or renders: for expressions and values as deep as [`guard`] lets them be.
 const STACK_BYTES: usize = 16 << 20;
-/// A template can nest values (`{% set x = [x] %}`, at least 4 steps) as deep as its fuel lasts, and minijinja compares,
-/// prints and drops them by recursion, with up to 800 bytes of stack a level. The stack is made to suit; only a template
-/// that does this ever touches it.
-const STACK_PER_FUEL: u64 = 256;
 
 /// One message of a conversation, in the form of the OpenAI API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -214,10 +211,7 @@ impl ChatTemplate {
             let template = environment.get_template(name)?;
             template.render(minijinja::value::Serde(&context))
         };
-        let stack = usize::try_from(fuel * STACK_PER_FUEL)
-            .unwrap_or(usize::MAX / 2)
-            .saturating_add(STACK_BYTES);
-        let result = on_own_stack(stack, || {
+        let result = on_own_stack(STACK_BYTES, || {
             render().map_err(|error| environment::explain(&error, fuel))
         });
         result.unwrap_or_else(|problem| Err(TextError::TemplateFailed(problem)))
