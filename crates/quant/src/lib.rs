@@ -62,8 +62,8 @@ pub use float::{bf16_to_f32, f16_to_f32};
 pub use ggml::ggml_type_name;
 pub use iq4_nl::TABLE as IQ4_NL_TABLE;
 pub use panel::{
-    CodeKind, LINE_BYTES, PANEL_BLOCK, PANEL_ROWS, PanelLayout, SUPER_BLOCK, ScaleKind, decode_panel_row, pack_panel,
-    panel_codes, panel_scale, signed_code,
+    CodeKind, LINE_BYTES, PANEL_BLOCK, PANEL_ROWS, PanelLayout, SUPER_BLOCK, ScaleKind,
+    decode_panel_row, pack_panel, panel_codes, panel_scale, signed_code,
 };
 pub use types::WeightType;
 pub use unpack::{UNPACK, Unpacked, unpack};

@@ -166,7 +166,12 @@ pub fn pack_panel<'a>(
                 _ => (i16::from(c) + i16::from(layout.zero_point)) as u8,
             };
             let group_bytes = layout.codes.lines() * LINE_BYTES;
-            for (i, values) in block.codes[..elements].as_chunks::<PANEL_BLOCK>().0.iter().enumerate() {
+            for (i, values) in block.codes[..elements]
+                .as_chunks::<PANEL_BLOCK>()
+                .0
+                .iter()
+                .enumerate()
+            {
                 let group = (k / PANEL_BLOCK + i) * group_bytes;
                 let lines = &mut codes[group..group + group_bytes];
                 put_codes(layout.codes, &values.map(to_code), row, lines);
@@ -249,7 +254,12 @@ fn put_scales(kind: ScaleKind, fields: &Fields, row: usize, k: usize, scales: &m
 
 /// The scalar twin of every kernel's unpacking: weights `32 block..32 block + 32` of row `row` of a panel, as
 /// unsigned codes (before the table and the zero point).
-pub fn panel_codes(layout: PanelLayout, codes: &[u8], block: usize, row: usize) -> [u8; PANEL_BLOCK] {
+pub fn panel_codes(
+    layout: PanelLayout,
+    codes: &[u8],
+    block: usize,
+    row: usize,
+) -> [u8; PANEL_BLOCK] {
     let group_bytes = layout.codes.lines() * LINE_BYTES;
     let lines = &codes[block * group_bytes..][..group_bytes];
     let byte = |line: usize, k: usize| lines[line * LINE_BYTES + row * 4 + k % 4];
@@ -287,13 +297,22 @@ pub fn panel_scale(layout: PanelLayout, scales: &[u8], k: usize, row: usize) -> 
         ScaleKind::Super16Min => {
             let at = layout.scales.bytes(k - in_super);
             let both = scales[at + 64 + in_super + row];
-            (half(at) * f32::from(both & 15), -(half(at + 32) * f32::from(both >> 4)))
+            (
+                half(at) * f32::from(both & 15),
+                -(half(at + 32) * f32::from(both >> 4)),
+            )
         }
     }
 }
 
 /// Decodes row `row` of a panel into f32, `[width]`: the values of [`crate::decode`].
-pub fn decode_panel_row(kind: WeightType, codes: &[u8], scales: &[u8], row: usize, out: &mut [f32]) {
+pub fn decode_panel_row(
+    kind: WeightType,
+    codes: &[u8],
+    scales: &[u8],
+    row: usize,
+    out: &mut [f32],
+) {
     let Some(layout) = PanelLayout::of(kind) else {
         return;
     };
@@ -301,7 +320,8 @@ pub fn decode_panel_row(kind: WeightType, codes: &[u8], scales: &[u8], row: usiz
     for (block, out) in out.chunks_exact_mut(PANEL_BLOCK).enumerate() {
         let unsigned = panel_codes(layout, codes, block, row);
         for (s, out) in out.chunks_exact_mut(sub_block).enumerate() {
-            let (scale, min) = panel_scale(layout, scales, block * PANEL_BLOCK + s * sub_block, row);
+            let (scale, min) =
+                panel_scale(layout, scales, block * PANEL_BLOCK + s * sub_block, row);
             for (out, code) in out.iter_mut().zip(&unsigned[s * sub_block..]) {
                 let code = signed_code(layout, *code);
                 *out = scale * f32::from(code);
@@ -350,13 +370,23 @@ mod tests {
                 let rows = rows(kind, width, count);
                 let mut codes = vec![0; layout.code_bytes(width)];
                 let mut scales = vec![0; layout.scale_bytes(width)];
-                pack_panel(kind, rows.iter().map(Vec::as_slice), width, &mut codes, &mut scales);
+                pack_panel(
+                    kind,
+                    rows.iter().map(Vec::as_slice),
+                    width,
+                    &mut codes,
+                    &mut scales,
+                );
                 for (row, bytes) in rows.iter().enumerate() {
                     let (mut expected, mut got) = (vec![0.0; width], vec![9.0; width]);
                     decode(kind, bytes, &mut expected);
                     decode_panel_row(kind, &codes, &scales, row, &mut got);
                     for k in 0..width {
-                        assert_eq!(got[k].to_bits(), expected[k].to_bits(), "{kind} row {row} weight {k}");
+                        assert_eq!(
+                            got[k].to_bits(),
+                            expected[k].to_bits(),
+                            "{kind} row {row} weight {k}"
+                        );
                     }
                 }
             }
@@ -369,7 +399,10 @@ mod tests {
             let layout = PanelLayout::of(kind).expect("a layout");
             let packed = layout.code_bytes(1024) + layout.scale_bytes(1024);
             let file = kind.row_bytes(1024).expect("whole blocks") * PANEL_ROWS;
-            assert!(packed * 100 <= file * 104, "{kind}: {packed} bytes for {file}");
+            assert!(
+                packed * 100 <= file * 104,
+                "{kind}: {packed} bytes for {file}"
+            );
         }
     }
 
@@ -380,7 +413,10 @@ mod tests {
         codes[21] = 0b1_1010;
         let mut lines = vec![0; 5 * LINE_BYTES];
         put_codes(CodeKind::Bits5, &codes, 3, &mut lines);
-        let nonzero: Vec<(usize, u8)> = (0..lines.len()).map(|i| (i, lines[i])).filter(|(_, b)| *b != 0).collect();
+        let nonzero: Vec<(usize, u8)> = (0..lines.len())
+            .map(|i| (i, lines[i]))
+            .filter(|(_, b)| *b != 0)
+            .collect();
         assert_eq!(nonzero, [(64 + 13, 0xa0), (4 * 64 + 13, 1 << 5)]);
     }
 }
