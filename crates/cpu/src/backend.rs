@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use foredraft_formats::{Checkpoint, Tensor};
+use foredraft_formats::Checkpoint;
 use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, Memory, Program, RowSet};
 
 use crate::executor::{CpuExecutor, tap_width};
@@ -11,7 +11,7 @@ use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
 use crate::path::{CpuPath, Isa};
 use crate::pool::Pool;
-use crate::weights::{Matrix, check_shape};
+use crate::weights::{bytes_for, check_shape, find};
 
 /// Why the CPU backend could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,7 @@ impl Backend for CpuBackend {
         for spec in &program.matrices {
             let tensor = find(weights, &spec.name)?;
             check_shape(&spec.name, &tensor, spec.rows, spec.width)?;
-            memory.weights_bytes += Matrix::bytes_for(tensor.kind, spec.rows, spec.width);
+            memory.weights_bytes += bytes_for(tensor.kind, spec.rows, spec.width);
         }
         for spec in &program.vectors {
             memory.weights_bytes += 4 * spec.len as u64;
@@ -142,15 +142,6 @@ impl Backend for CpuBackend {
         )?;
         Ok(Box::new(executor))
     }
-}
-
-/// A tensor by name.
-pub(crate) fn find<'a>(weights: &'a Checkpoint, name: &str) -> Result<Tensor<'a>, LoadError> {
-    weights
-        .tensor(name)
-        .ok_or_else(|| LoadError::MissingTensor {
-            name: name.to_owned(),
-        })
 }
 
 /// Rows that a buffer is reserved for.

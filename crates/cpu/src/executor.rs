@@ -10,14 +10,14 @@ use foredraft_model::{
     TapId,
 };
 
-use crate::backend::{find, rows, widest_head, widest_input};
+use crate::backend::{rows, widest_head, widest_input};
 use crate::kernels::activations::ActivationBuffer;
 use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
 use crate::path::Isa;
 use crate::pool::Pool;
 use crate::shared::Shared;
-use crate::weights::{Matrix, load_vector};
+use crate::weights::{Matrix, load_matrices, load_vector};
 
 /// Cosines and sines, each `[positions, pairs]`.
 struct Angles {
@@ -66,15 +66,11 @@ impl CpuExecutor {
         threads: usize,
         memory: Memory,
     ) -> Result<Self, LoadError> {
-        let matrices = program
-            .matrices
-            .iter()
-            .map(|spec| Matrix::load(spec, &find(weights, &spec.name)?))
-            .collect::<Result<_, LoadError>>()?;
+        let matrices = load_matrices(&program.matrices, weights, threads)?;
         let vectors = program
             .vectors
             .iter()
-            .map(|spec| load_vector(spec, &find(weights, &spec.name)?))
+            .map(|spec| load_vector(spec, weights))
             .collect::<Result<_, LoadError>>()?;
         let angles = program
             .ropes

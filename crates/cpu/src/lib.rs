@@ -9,9 +9,9 @@
 //! - kernels never see requests: a row, its context and its ancestors are all they know;
 //! - a pass allocates nothing.
 //!
-//! Each kernel is written once in plain Rust over 16-lane arrays; [`CpuPath`] names the instruction set that it
-//! is compiled for. `unsafe` is confined to the places that share buffers between threads
-//! and to the calls into code compiled for an instruction set that was detected.
+//! Most kernels are written once, over 16 lanes, and compiled for each [`CpuPath`]; the quantized linear layers are
+//! written for each by hand. `unsafe` is confined to those, to the places that share buffers between threads, and to
+//! the calls into code compiled for an instruction set that was detected.
 
 mod backend;
 mod executor;
@@ -20,6 +20,8 @@ mod kv;
 mod path;
 mod pool;
 mod shared;
+mod simd;
+mod storage;
 mod weights;
 
 pub use backend::{CpuBackend, CpuError};

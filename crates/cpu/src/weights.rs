@@ -1,32 +1,43 @@
-//! Weights as they lie in memory.
+//! Weights as they lie in memory: panels of 16 output rows, in one storage for all matrices of a model.
 //!
-//! Quantized rows keep the blocks of the file. Float types are repacked into panels of [`PANEL`] output rows,
-//! `[width][16 rows]`, so that outputs sit in lanes and each has one chain of fused multiply-adds in k order.
+//! Quantized types are packed by `foredraft_quant::pack_panel`: all codes of a matrix, then all its scales. Float types
+//! lie in panels `[width][16 rows]` of their own type. Either way outputs sit in lanes, and missing rows of the last
+//! panel are zeros.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use foredraft_formats::Tensor;
+use foredraft_formats::{Checkpoint, Tensor};
 use foredraft_model::{LoadError, MatrixSpec, VectorSpec};
-use foredraft_quant::{WeightType, bf16_to_f32, decode, f16_to_f32};
+use foredraft_quant::{
+    LINE_BYTES, PANEL_ROWS, PanelLayout, WeightType, bf16_to_f32, decode, decode_panel_row,
+    f16_to_f32, pack_panel,
+};
 
-/// Output rows in a panel of float weights.
-pub(crate) const PANEL: usize = 16;
+use crate::shared::share;
+use crate::storage::Storage;
 
 /// A weight matrix, `[rows = outputs, width = inputs]`.
 pub(crate) struct Matrix {
     pub(crate) kind: WeightType,
     pub(crate) rows: usize,
     pub(crate) width: usize,
-    data: Data,
+    storage: Arc<Storage>,
+    /// Codes of quantized types, or float panels.
+    codes: Range<usize>,
+    /// Scales of quantized types.
+    scales: Range<usize>,
 }
 
-enum Data {
-    /// Rows of file blocks.
-    Blocks { bytes: Vec<u8>, row_bytes: usize },
-    /// Panels of f32, `[ceil(rows / 16)][width][16]`; missing rows are 0.
-    Panels32(Vec<f32>),
-    /// Panels of 16-bit floats.
-    Panels16(Vec<u16>),
+/// One panel of a quantized matrix.
+#[derive(Clone, Copy)]
+pub(crate) struct QuantizedPanel<'a> {
+    pub(crate) kind: WeightType,
+    pub(crate) layout: PanelLayout,
+    /// Blocks of 32 weights in a row.
+    pub(crate) blocks: usize,
+    pub(crate) codes: &'a [u8],
+    pub(crate) scales: &'a [u8],
 }
 
 /// A run of float panels.
@@ -36,109 +47,211 @@ pub(crate) enum Panels<'a> {
     BF16(&'a [u16]),
 }
 
-impl Matrix {
-    pub(crate) fn load(spec: &MatrixSpec, tensor: &Tensor<'_>) -> Result<Self, LoadError> {
-        check_shape(&spec.name, tensor, spec.rows, spec.width)?;
-        let data = match tensor.kind {
-            WeightType::F32 => Data::Panels32(panels(
-                spec.rows,
-                spec.width,
-                tensor.data,
-                f32::from_le_bytes,
-            )),
-            WeightType::F16 | WeightType::BF16 => Data::Panels16(panels(
-                spec.rows,
-                spec.width,
-                tensor.data,
-                u16::from_le_bytes,
-            )),
-            _ => Data::Blocks {
-                bytes: tensor.data.to_vec(),
-                row_bytes: tensor.data.len() / spec.rows,
-            },
-        };
-        Ok(Self {
+/// Bytes of codes and scales of one panel.
+fn panel_bytes(kind: WeightType, width: usize) -> (usize, usize) {
+    match PanelLayout::of(kind) {
+        Some(layout) => (layout.code_bytes(width), layout.scale_bytes(width)),
+        None => (kind.block_bytes() * width * PANEL_ROWS, 0),
+    }
+}
+
+/// Bytes in memory of codes and scales of a matrix, each in whole lines.
+fn matrix_bytes(kind: WeightType, rows: usize, width: usize) -> (usize, usize) {
+    let (codes, scales) = panel_bytes(kind, width);
+    let panels = rows.div_ceil(PANEL_ROWS);
+    (
+        (codes * panels).next_multiple_of(LINE_BYTES),
+        (scales * panels).next_multiple_of(LINE_BYTES),
+    )
+}
+
+/// Bytes in memory of a matrix of this type and shape.
+pub(crate) fn bytes_for(kind: WeightType, rows: usize, width: usize) -> u64 {
+    let (codes, scales) = matrix_bytes(kind, rows, width);
+    (codes + scales) as u64
+}
+
+/// Packs the matrices of a program with all threads, and gives each tensor's file mapping back when it is done.
+pub(crate) fn load_matrices(
+    specs: &[MatrixSpec],
+    weights: &Checkpoint,
+    threads: usize,
+) -> Result<Vec<Matrix>, LoadError> {
+    let tensors = specs
+        .iter()
+        .map(|spec| {
+            let tensor = find(weights, &spec.name)?;
+            check_shape(&spec.name, &tensor, spec.rows, spec.width)?;
+            Ok(tensor)
+        })
+        .collect::<Result<Vec<_>, LoadError>>()?;
+    let sizes = specs
+        .iter()
+        .zip(&tensors)
+        .map(|(spec, t)| matrix_bytes(t.kind, spec.rows, spec.width));
+    let sizes: Vec<(usize, usize)> = sizes.collect();
+    let mut storage = Storage::new(sizes.iter().map(|(codes, scales)| codes + scales).sum())?;
+    let mut rest = storage.bytes_mut();
+    for ((spec, tensor), (codes, scales)) in specs.iter().zip(&tensors).zip(&sizes) {
+        let (own, after) = rest.split_at_mut(codes + scales);
+        let (codes, scales) = own.split_at_mut(*codes);
+        pack(spec, tensor, codes, scales, threads);
+        weights.release(&spec.name);
+        rest = after;
+    }
+    let storage = Arc::new(storage);
+    let mut start = 0;
+    let mut matrices = Vec::with_capacity(specs.len());
+    for ((spec, tensor), (codes, scales)) in specs.iter().zip(&tensors).zip(&sizes) {
+        let middle = start + codes;
+        matrices.push(Matrix {
             kind: tensor.kind,
             rows: spec.rows,
             width: spec.width,
-            data,
+            storage: Arc::clone(&storage),
+            codes: start..middle,
+            scales: middle..middle + scales,
+        });
+        start = middle + scales;
+    }
+    Ok(matrices)
+}
+
+/// Packs a matrix, its panels shared out among threads.
+fn pack(
+    spec: &MatrixSpec,
+    tensor: &Tensor<'_>,
+    codes: &mut [u8],
+    scales: &mut [u8],
+    threads: usize,
+) {
+    let panels = spec.rows.div_ceil(PANEL_ROWS);
+    let (code_bytes, scale_bytes) = panel_bytes(tensor.kind, spec.width);
+    std::thread::scope(|scope| {
+        let (mut codes, mut scales) = (codes, scales);
+        for thread in 0..threads {
+            let range = share(panels, 1, thread, threads);
+            let (own_codes, rest_codes) = codes.split_at_mut(range.len() * code_bytes);
+            let (own_scales, rest_scales) = scales.split_at_mut(range.len() * scale_bytes);
+            (codes, scales) = (rest_codes, rest_scales);
+            let work = move || pack_panels(spec, tensor, range, own_codes, own_scales);
+            if thread + 1 == threads {
+                work();
+            } else {
+                scope.spawn(work);
+            }
+        }
+    });
+}
+
+fn pack_panels(
+    spec: &MatrixSpec,
+    tensor: &Tensor<'_>,
+    panels: Range<usize>,
+    codes: &mut [u8],
+    scales: &mut [u8],
+) {
+    let (code_bytes, scale_bytes) = panel_bytes(tensor.kind, spec.width);
+    let row_bytes = tensor.data.len() / spec.rows;
+    for (i, panel) in panels.enumerate() {
+        let first = panel * PANEL_ROWS;
+        let last = spec.rows.min(first + PANEL_ROWS);
+        let rows = tensor.data[first * row_bytes..last * row_bytes].chunks_exact(row_bytes);
+        let codes = &mut codes[i * code_bytes..(i + 1) * code_bytes];
+        if tensor.kind.is_quantized() {
+            let scales = &mut scales[i * scale_bytes..(i + 1) * scale_bytes];
+            pack_panel(tensor.kind, rows, spec.width, codes, scales);
+        } else {
+            pack_floats(tensor.kind.block_bytes(), rows, codes);
+        }
+    }
+}
+
+/// Transposes rows of little-endian floats into `[width][16]`.
+fn pack_floats<'a>(bytes: usize, rows: impl Iterator<Item = &'a [u8]>, out: &mut [u8]) {
+    for (lane, row) in rows.enumerate() {
+        for (k, value) in row.chunks_exact(bytes).enumerate() {
+            out[(k * PANEL_ROWS + lane) * bytes..][..bytes].copy_from_slice(value);
+        }
+    }
+    if cfg!(target_endian = "big") {
+        out.chunks_exact_mut(bytes).for_each(<[u8]>::reverse);
+    }
+}
+
+impl Matrix {
+    /// Panels of 16 outputs.
+    pub(crate) fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL_ROWS)
+    }
+
+    /// A panel of a quantized matrix; `None` for float types.
+    #[inline]
+    pub(crate) fn quantized_panel(&self, panel: usize) -> Option<QuantizedPanel<'_>> {
+        let layout = PanelLayout::of(self.kind)?;
+        let (code_bytes, scale_bytes) = (
+            layout.code_bytes(self.width),
+            layout.scale_bytes(self.width),
+        );
+        let bytes = self.storage.bytes();
+        Some(QuantizedPanel {
+            kind: self.kind,
+            layout,
+            blocks: self.width / 32,
+            codes: &bytes[self.codes.start + panel * code_bytes..][..code_bytes],
+            scales: &bytes[self.scales.start + panel * scale_bytes..][..scale_bytes],
         })
     }
 
-    /// Bytes in memory of a matrix of this type and shape.
-    pub(crate) fn bytes_for(kind: WeightType, rows: usize, width: usize) -> u64 {
-        let rows = if kind.is_quantized() {
-            rows
-        } else {
-            rows.next_multiple_of(PANEL)
-        };
-        kind.row_bytes(width).unwrap_or(0) as u64 * rows as u64
-    }
-
-    /// The file blocks of a row; `None` for float types.
-    #[inline(always)]
-    pub(crate) fn block_row(&self, row: usize) -> Option<&[u8]> {
-        match &self.data {
-            Data::Blocks { bytes, row_bytes } => Some(&bytes[row * row_bytes..][..*row_bytes]),
+    /// A run of float panels; `None` for quantized types.
+    #[inline]
+    pub(crate) fn float_panels(&self, range: Range<usize>) -> Option<Panels<'_>> {
+        let bytes = self.kind.block_bytes() * self.width * PANEL_ROWS;
+        let range = self.codes.start + range.start * bytes..self.codes.start + range.end * bytes;
+        let own = || &self.storage.bytes()[range];
+        match self.kind {
+            WeightType::F32 => Some(Panels::F32(bytemuck::cast_slice(own()))),
+            WeightType::F16 => Some(Panels::F16(bytemuck::cast_slice(own()))),
+            WeightType::BF16 => Some(Panels::BF16(bytemuck::cast_slice(own()))),
             _ => None,
-        }
-    }
-
-    /// A run of panels; `None` for quantized types.
-    #[inline(always)]
-    pub(crate) fn panels(&self, range: Range<usize>) -> Option<Panels<'_>> {
-        let elements = range.start * PANEL * self.width..range.end * PANEL * self.width;
-        match (&self.data, self.kind) {
-            (Data::Panels32(p), _) => Some(Panels::F32(&p[elements])),
-            (Data::Panels16(p), WeightType::BF16) => Some(Panels::BF16(&p[elements])),
-            (Data::Panels16(p), _) => Some(Panels::F16(&p[elements])),
-            (Data::Blocks { .. }, _) => None,
         }
     }
 
     /// Decodes a row into f32, `[width]`: an embedding.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
-        let (panel, lane) = (row / PANEL, row % PANEL);
-        match self.panels(panel..panel + 1) {
-            None => {
-                if let Some(blocks) = self.block_row(row) {
-                    decode(self.kind, blocks, out);
-                }
-            }
+        let (panel, lane) = (row / PANEL_ROWS, row % PANEL_ROWS);
+        match self.float_panels(panel..panel + 1) {
             Some(Panels::F32(p)) => gather(p, lane, out, |w| w),
             Some(Panels::F16(p)) => gather(p, lane, out, f16_to_f32),
             Some(Panels::BF16(p)) => gather(p, lane, out, bf16_to_f32),
+            None => {
+                if let Some(panel) = self.quantized_panel(panel) {
+                    decode_panel_row(self.kind, panel.codes, panel.scales, lane, out);
+                }
+            }
         }
     }
 }
 
 fn gather<T: Copy>(panel: &[T], lane: usize, out: &mut [f32], convert: impl Fn(T) -> f32) {
-    for (value, k) in out.iter_mut().zip(panel.chunks_exact(PANEL)) {
+    for (value, k) in out.iter_mut().zip(panel.chunks_exact(PANEL_ROWS)) {
         *value = convert(k[lane]);
     }
 }
 
-/// Repacks little-endian rows into panels.
-fn panels<T: Copy + Default, const BYTES: usize>(
-    rows: usize,
-    width: usize,
-    bytes: &[u8],
-    read: impl Fn([u8; BYTES]) -> T,
-) -> Vec<T> {
-    let mut out = vec![T::default(); rows.next_multiple_of(PANEL) * width];
-    let (values, _) = bytes.as_chunks::<BYTES>();
-    for (row, values) in values.chunks_exact(width).enumerate() {
-        let panel = &mut out[row / PANEL * PANEL * width..];
-        for (k, value) in values.iter().enumerate() {
-            panel[k * PANEL + row % PANEL] = read(*value);
-        }
-    }
-    out
+/// A tensor by name.
+pub(crate) fn find<'a>(weights: &'a Checkpoint, name: &str) -> Result<Tensor<'a>, LoadError> {
+    weights
+        .tensor(name)
+        .ok_or_else(|| LoadError::MissingTensor {
+            name: name.to_owned(),
+        })
 }
 
 /// Decodes a vector of weights into f32.
-pub(crate) fn load_vector(spec: &VectorSpec, tensor: &Tensor<'_>) -> Result<Vec<f32>, LoadError> {
-    check_shape(&spec.name, tensor, 1, spec.len)?;
+pub(crate) fn load_vector(spec: &VectorSpec, weights: &Checkpoint) -> Result<Vec<f32>, LoadError> {
+    let tensor = find(weights, &spec.name)?;
+    check_shape(&spec.name, &tensor, 1, spec.len)?;
     let mut out = vec![0.0; spec.len];
     decode(tensor.kind, tensor.data, &mut out);
     Ok(out)

@@ -69,6 +69,14 @@ pub enum LoadError {
         /// Inputs needed.
         width: usize,
     },
+    /// The system gave no memory for the weights.
+    #[error("the system gave no {bytes} bytes for the weights: {reason}")]
+    NoMemory {
+        /// How many.
+        bytes: u64,
+        /// What it said.
+        reason: String,
+    },
 }
 
 /// Why a pass could not run. Each is a request beyond what was reserved; the executor is unchanged.

@@ -12,10 +12,11 @@ use crate::unpack::{Unpacked, unpack};
 ///
 /// ```text
 ///     acc = fma(dot,   scale_w * scale_x, acc)
-///     acc = fma(sum_x, min_w   * scale_x, acc)      only for types with a minimum
+///     acc = fma(min_w, sum_x   * scale_x, acc)      only for types with a minimum
 /// ```
 ///
-/// with every product of scales rounded once to f32. The integers convert to f32 exactly: they stay below
+/// with every product rounded once to f32. (The second line's product belongs to the activations alone, so a kernel
+/// computes it once for all outputs.) The integers convert to f32 exactly: they stay below
 /// 32 * 128 * 127 < 2^24.
 ///
 /// # Panics
@@ -40,7 +41,7 @@ pub fn dot(kind: WeightType, row: &[u8], x: &ActivationRow) -> f32 {
             acc = (dot as f32).mul_add(block.scales[s] * scale_x, acc);
             if kind.has_min() {
                 let sum_x: i32 = x.sums[k / SUM_BLOCK..(k + width) / SUM_BLOCK].iter().sum();
-                acc = (sum_x as f32).mul_add(block.mins[s] * scale_x, acc);
+                acc = block.mins[s].mul_add(sum_x as f32 * scale_x, acc);
             }
             k += width;
         }

@@ -13,7 +13,7 @@ use crate::{Unpacked, nibbles};
 const BYTES: usize = 18;
 
 /// What the codes stand for (ggml's `kvalues_iq4nl`), in increasing order.
-const TABLE: [i8; 16] = [
+pub const TABLE: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
@@ -25,6 +25,11 @@ pub(crate) fn unpack(block: &[u8; BYTES], out: &mut Unpacked) {
     for (code, c) in out.codes.iter_mut().zip(nibbles::split(&block[2..])) {
         *code = TABLE[usize::from(c)];
     }
+}
+
+/// The code of a table value (of any other value: the code of the next smaller one).
+pub(crate) fn index_of(value: i8) -> u8 {
+    TABLE.partition_point(|t| *t <= value).saturating_sub(1) as u8
 }
 
 /// The extreme value gets -127, the end that reaches furthest.

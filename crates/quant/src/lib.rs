@@ -14,6 +14,7 @@
 //! - [`decode`] gives the weights as f32, bit for bit those of ggml and its `gguf` Python package;
 //! - [`encode`] writes the formats (for tests, and for heads that are trained here);
 //! - [`quantize_activations`] turns a row of activations into int8 codes with a scale per 32;
+//! - [`pack_panel`] lays 16 rows side by side, as kernels stream them;
 //! - [`dot`] and [`dot_f32`] are the *scalar twins*: they state, in a dozen lines, the one order of
 //!   operations that every kernel must reproduce to the bit, whatever its tile shape, number of rows,
 //!   threads or instruction set.
@@ -37,6 +38,7 @@ mod ggml;
 mod iq4_nl;
 mod k_scales;
 mod nibbles;
+mod panel;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -58,5 +60,10 @@ pub use codec::{decode, encode};
 pub use dot::{dot, dot_f32};
 pub use float::{bf16_to_f32, f16_to_f32};
 pub use ggml::ggml_type_name;
+pub use iq4_nl::TABLE as IQ4_NL_TABLE;
+pub use panel::{
+    CodeKind, LINE_BYTES, PANEL_BLOCK, PANEL_ROWS, PanelLayout, SUPER_BLOCK, ScaleKind,
+    decode_panel_row, pack_panel, panel_codes, panel_scale, signed_code,
+};
 pub use types::WeightType;
 pub use unpack::{UNPACK, Unpacked, unpack};

@@ -17,10 +17,9 @@ const BYTES: usize = 110;
 #[inline(always)]
 pub(crate) fn unpack(block: &[u8; BYTES], out: &mut Unpacked) {
     let d = f16_at(block, 108);
-    for s in 0..16 {
-        let low = (block[96 + s % 8] >> (s / 8 * 4)) & 15;
-        let high = (block[104 + s % 4] >> (s / 4 * 2)) & 3;
-        out.scales[s] = d * f32::from((low | (high << 4)) as i8 - 32);
+    let sub_scales = sub_scales(&block[96..108]);
+    for (scale, sc) in out.scales.iter_mut().zip(sub_scales) {
+        *scale = d * f32::from(sc);
     }
     out.mins.fill(0.0);
     let (high_bits, low_bits) = block[..96].split_at(32);
@@ -32,6 +31,16 @@ pub(crate) fn unpack(block: &[u8; BYTES], out: &mut Unpacked) {
             *code = c as i8 - 4;
         }
     }
+}
+
+/// `sc - 32` of each sub-block, from bytes 96..108 of a block.
+#[inline(always)]
+pub(crate) fn sub_scales(bytes: &[u8]) -> [i8; 16] {
+    std::array::from_fn(|s| {
+        let low = (bytes[s % 8] >> (s / 8 * 4)) & 15;
+        let high = (bytes[8 + s % 4] >> (s / 4 * 2)) & 3;
+        (low | (high << 4)) as i8 - 32
+    })
 }
 
 /// The inverse of [`unpack`] over [`Symmetric::fit`].

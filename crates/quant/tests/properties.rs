@@ -212,8 +212,8 @@ proptest! {
                 let scale: f32 = block.scales[s] * x.scales[k / 32];
                 acc = f32::mul_add(product as f32, scale, acc);
                 if kind.has_min() {
-                    let min: f32 = block.mins[s] * x.scales[k / 32];
-                    acc = f32::mul_add(sum as f32, min, acc);
+                    let sum: f32 = sum as f32 * x.scales[k / 32];
+                    acc = f32::mul_add(block.mins[s], sum, acc);
                 }
                 (product, sum) = (0, 0);
             }

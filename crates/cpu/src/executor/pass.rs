@@ -9,19 +9,19 @@
 use std::ops::Range;
 
 use foredraft_model::{Batch, BufferId, KvLayer, Op, Projection, RowSet, TapId, VectorId};
-use foredraft_quant::ACTIVATION_BLOCK;
+use foredraft_quant::{ACTIVATION_BLOCK, PANEL_ROWS};
 
 use super::Model;
-use crate::kernels::activations::{Activations, SUM_WIDTH, SharedActivations, quantize};
+use crate::kernels::activations::{Destination, SharedActivations, TILE, quantize};
 use crate::kernels::attention::{HeadContext, Workspace, attend_head};
 use crate::kernels::elementwise::silu_product;
-use crate::kernels::linear::{FLOAT_TILE, Finish, TILE, float, quantized};
+use crate::kernels::linear::{FLOAT_TILE, Finish, Sums, float_panels, quantized_panel};
 use crate::kernels::norm::rms_norm;
 use crate::kernels::rotate::{Rotation, rotate_head};
 use crate::kv::SharedKv;
 use crate::pool::Worker;
 use crate::shared::{Shared, share};
-use crate::weights::{Matrix, PANEL};
+use crate::weights::Matrix;
 
 /// A pass as all its threads see it.
 pub(super) struct Pass<'a> {
@@ -143,22 +143,26 @@ impl<'a> Pass<'a> {
 
     /// Rounds the input to 8 bits, the blocks of all rows shared out.
     fn quantize_input(&self, worker: &Worker<'_>, input: BufferId) {
-        let width = self.width(input);
-        let blocks = self.rows(input) * width / ACTIVATION_BLOCK;
-        let Range { start, end } = share(blocks, 1, worker.index, worker.count);
-        let values = start * ACTIVATION_BLOCK..end * ACTIVATION_BLOCK;
-        let first = self.model.buffer_starts[input.index()];
-        let a = &self.activations;
-        // SAFETY: blocks are shared out; the input was complete before.
-        unsafe {
-            quantize(
-                self.model.isa,
-                self.arena.range(first + values.start..first + values.end),
-                a.codes.range_mut(values.clone()),
-                a.scales.range_mut(start..end),
-                a.sums
-                    .range_mut(values.start / SUM_WIDTH..values.end / SUM_WIDTH),
-            );
+        let (rows, width) = (self.rows(input), self.width(input));
+        let blocks = width / ACTIVATION_BLOCK;
+        let Range { start, end } = share(rows * blocks, 1, worker.index, worker.count);
+        let mut next = start;
+        while next < end {
+            let (row, first_block) = (next / blocks, next % blocks);
+            let count = (end - next).min(blocks - first_block);
+            let tile_first = row / TILE * TILE;
+            let to = Destination {
+                tile_first,
+                tile_rows: TILE.min(rows - tile_first),
+                row: row - tile_first,
+                blocks,
+                first_block,
+            };
+            let values = first_block * ACTIVATION_BLOCK..(first_block + count) * ACTIVATION_BLOCK;
+            // SAFETY: the input was complete before.
+            let x = unsafe { self.arena.range(self.place(input, row, values)) };
+            quantize(self.model.isa, x, to, self.activations);
+            next += count;
         }
     }
 
@@ -194,6 +198,7 @@ impl<'a> Pass<'a> {
         })
     }
 
+    /// Every panel meets all tiles of rows while it is in the first cache.
     fn quantized(
         &self,
         worker: &Worker<'_>,
@@ -201,34 +206,26 @@ impl<'a> Pass<'a> {
         projection: &Projection,
         matrix: &Matrix,
     ) {
-        let run = share(matrix.rows, PANEL, worker.index, worker.count);
-        let (rows, width) = (self.rows(input), matrix.width);
-        for first in (0..rows).step_by(TILE) {
-            let count = TILE.min(rows - first);
-            let values = first * width..(first + count) * width;
-            // SAFETY: the activations are complete; runs of outputs are shared out.
-            let (x, mut outs) = unsafe {
-                let x = Activations {
-                    codes: self.activations.codes.range(values.clone()),
-                    scales: self
-                        .activations
-                        .scales
-                        .range(values.start / ACTIVATION_BLOCK..values.end / ACTIVATION_BLOCK),
-                    sums: self
-                        .activations
-                        .sums
-                        .range(values.start / SUM_WIDTH..values.end / SUM_WIDTH),
-                };
-                (x, self.outputs::<TILE>(projection.out, first, count, &run))
+        let rows = self.rows(input);
+        let finish = self.finish(projection);
+        let mut sums: Sums = [[0.0; PANEL_ROWS]; TILE];
+        for index in share(matrix.panels(), 1, worker.index, worker.count) {
+            let Some(panel) = matrix.quantized_panel(index) else {
+                return;
             };
-            quantized(
-                self.model.isa,
-                matrix,
-                run.clone(),
-                x,
-                self.finish(projection),
-                &mut outs[..count],
-            );
+            let outputs = index * PANEL_ROWS..matrix.rows.min((index + 1) * PANEL_ROWS);
+            for first in (0..rows).step_by(TILE) {
+                let count = TILE.min(rows - first);
+                // SAFETY: the activations are complete.
+                let x = unsafe { self.activations.tile(first, count, matrix.width) };
+                quantized_panel(self.model.isa, panel, x, &mut sums);
+                for (m, sums) in sums[..count].iter().enumerate() {
+                    let place = self.place(projection.out, first + m, outputs.clone());
+                    // SAFETY: panels are shared out.
+                    let out = unsafe { self.arena.range_mut(place) };
+                    finish.store(out, outputs.start, sums);
+                }
+            }
         }
     }
 
@@ -239,8 +236,8 @@ impl<'a> Pass<'a> {
         projection: &Projection,
         matrix: &Matrix,
     ) {
-        let run = share(matrix.rows, PANEL, worker.index, worker.count);
-        let panels = run.start / PANEL..run.end.div_ceil(PANEL);
+        let panels = share(matrix.panels(), 1, worker.index, worker.count);
+        let run = panels.start * PANEL_ROWS..matrix.rows.min(panels.end * PANEL_ROWS);
         let rows = self.rows(input);
         for first in (0..rows).step_by(FLOAT_TILE) {
             let count = FLOAT_TILE.min(rows - first);
@@ -258,7 +255,7 @@ impl<'a> Pass<'a> {
                     self.outputs::<FLOAT_TILE>(projection.out, first, count, &run),
                 )
             };
-            float(
+            float_panels(
                 self.model.isa,
                 matrix,
                 panels.clone(),

@@ -8,11 +8,13 @@
 
 use std::ops::Range;
 
-use foredraft_common::{exp, lanes};
+use foredraft_common::exp;
+use foredraft_common::lanes::{self, LANES};
 use foredraft_model::Slot;
 use foredraft_model::kv::{PAGE_POSITIONS, PageId};
 
 use crate::path::for_each_path;
+use crate::simd::Simd;
 use foredraft_quant::f16_to_f32;
 
 /// Positions of a part: partial results are combined at fixed multiples of it.
@@ -63,11 +65,12 @@ impl Workspace {
 
 for_each_path! {
     /// One head of one row: query `[head_dim]` to out `[head_dim]`.
-    fn attend_head(query: &[f32], context: HeadContext<'_>, workspace: &mut Workspace, out: &mut [f32]) = attend_head_body;
+    fn attend_head(query: &[f32], context: HeadContext<'_>, workspace: &mut Workspace, out: &mut [f32]) = attend_head_body, simd;
 }
 
 #[inline(always)]
-fn attend_head_body(
+fn attend_head_body<S: Simd>(
+    simd: S,
     query: &[f32],
     context: HeadContext<'_>,
     workspace: &mut Workspace,
@@ -80,7 +83,7 @@ fn attend_head_body(
     for index in context.first / SPLIT..end.div_ceil(SPLIT) {
         let range = index * SPLIT..end.min((index + 1) * SPLIT);
         let weights = &mut workspace.scores[..range.len()];
-        scores(query, &context, range.clone(), weights);
+        scores(simd, query, &context, range.clone(), weights);
         let part_max = weights
             .iter()
             .fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
@@ -89,7 +92,7 @@ fn attend_head_body(
         }
         let part_sum = lanes::sum(weights);
         part.fill(0.0);
-        weighted_values(weights, &context, range, part);
+        weighted_values(simd, weights, &context, range, part);
         if index == context.first / SPLIT {
             (max, sum) = (part_max, part_sum);
             out.copy_from_slice(part);
@@ -110,13 +113,19 @@ fn attend_head_body(
 
 /// Scores of the positions in `range`; minus infinity before the window.
 #[inline(always)]
-fn scores(query: &[f32], context: &HeadContext<'_>, range: Range<usize>, out: &mut [f32]) {
+fn scores<S: Simd>(
+    simd: S,
+    query: &[f32],
+    context: &HeadContext<'_>,
+    range: Range<usize>,
+    out: &mut [f32],
+) {
     let start = range.start;
     let committed = range.end.min(context.committed);
     for position in (start..committed).step_by(PAGE_POSITIONS) {
         let page = context.pages[position / PAGE_POSITIONS].index();
         let keys = &context.pool[page * context.page_elements + context.keys..];
-        let lanes = key_products(query, keys);
+        let lanes = key_products(simd, query, keys);
         let count = PAGE_POSITIONS.min(committed - position);
         for (out, dot) in out[position - start..].iter_mut().zip(&lanes[..count]) {
             *out = dot * context.scale;
@@ -129,7 +138,7 @@ fn scores(query: &[f32], context: &HeadContext<'_>, range: Range<usize>, out: &m
         let keys = &context.scratch[slot / PAGE_POSITIONS * context.page_elements + context.keys..];
         let out = &mut out[position - start..];
         if fills_a_page(ahead) {
-            for (out, dot) in out.iter_mut().zip(key_products(query, keys)) {
+            for (out, dot) in out.iter_mut().zip(key_products(simd, query, keys)) {
                 *out = dot * context.scale;
             }
             position += PAGE_POSITIONS;
@@ -153,15 +162,15 @@ fn fills_a_page(path: &[Slot]) -> bool {
 
 /// Products of the query with 16 keys, `[head_dim][16]`, a lane each.
 #[inline(always)]
-fn key_products(query: &[f32], keys: &[u16]) -> [f32; PAGE_POSITIONS] {
-    let mut sums = [0.0f32; PAGE_POSITIONS];
+fn key_products<S: Simd>(simd: S, query: &[f32], keys: &[u16]) -> [f32; PAGE_POSITIONS] {
+    let mut sums = simd.splat(0.0);
     let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
     for (q, line) in query.iter().zip(lines) {
-        for (sum, key) in sums.iter_mut().zip(line) {
-            *sum = q.mul_add(f16_to_f32(*key), *sum);
-        }
+        sums = simd.fma(simd.splat(*q), simd.load_half(line), sums);
     }
-    sums
+    let mut products = [0.0; PAGE_POSITIONS];
+    simd.store(sums, &mut products);
+    products
 }
 
 /// The product of the query with the key in one lane: the same chain as in [`key_products`].
@@ -177,7 +186,8 @@ fn key_product(query: &[f32], keys: &[u16], lane: usize) -> f32 {
 
 /// Adds `weight[position] * value[position]` in position order.
 #[inline(always)]
-fn weighted_values(
+fn weighted_values<S: Simd>(
+    simd: S,
     weights: &[f32],
     context: &HeadContext<'_>,
     range: Range<usize>,
@@ -201,7 +211,13 @@ fn weighted_values(
         };
         let start = page * context.page_elements + context.values + lane * head_dim;
         let weight = weights[position - range.start];
-        for (out, value) in out.iter_mut().zip(&store[start..][..head_dim]) {
+        let (values, values_rest) = store[start..][..head_dim].as_chunks::<LANES>();
+        let (outs, outs_rest) = out.as_chunks_mut::<LANES>();
+        for (out, values) in outs.iter_mut().zip(values) {
+            let sum = simd.fma(simd.splat(weight), simd.load_half(values), simd.load(out));
+            simd.store(sum, out);
+        }
+        for (out, value) in outs_rest.iter_mut().zip(values_rest) {
             *out = weight.mul_add(f16_to_f32(*value), *out);
         }
     }

@@ -133,7 +133,7 @@ def dot(kind, blocks, codes, scales, sums):
             assert float(np.float32(scales_w[s])) == scales_w[s], "scales are exact in f32"
             acc = fma(idot, np.float32(scales_w[s]) * scale_x, acc)
             if mins is not None:
-                acc = fma(int(codes[k : k + width].sum()), np.float32(mins[s]) * scale_x, acc)
+                acc = fma(np.float32(mins[s]), np.float32(codes[k : k + width].sum()) * scale_x, acc)
             k += width
     return acc
 

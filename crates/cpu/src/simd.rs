@@ -1,0 +1,214 @@
+//! Sixteen f32 lanes: one AVX-512 register, two AVX2 ones, or an array.
+//!
+//! A value of a [`Simd`] type is the proof that its instructions are there: it is made only where they were
+//! detected, so its methods are safe. All operations are single IEEE ones: every implementation gives the same bits.
+
+#![allow(unsafe_code)]
+
+use foredraft_common::lanes::LANES;
+use foredraft_quant::{bf16_to_f32, f16_to_f32};
+
+/// The operations of the hand-vectorised kernels.
+pub(crate) trait Simd: Copy {
+    /// Sixteen lanes.
+    type Lanes: Copy;
+
+    /// The same value in every lane.
+    fn splat(self, value: f32) -> Self::Lanes;
+    /// Lanes from memory.
+    fn load(self, values: &[f32; LANES]) -> Self::Lanes;
+    /// Lanes from IEEE halves.
+    fn load_half(self, values: &[u16; LANES]) -> Self::Lanes;
+    /// Lanes from bfloat16.
+    fn load_bfloat(self, values: &[u16; LANES]) -> Self::Lanes;
+    /// Lanes to memory.
+    fn store(self, lanes: Self::Lanes, values: &mut [f32; LANES]);
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::Lanes, b: Self::Lanes, c: Self::Lanes) -> Self::Lanes;
+}
+
+/// Plain arrays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Portable;
+
+impl Simd for Portable {
+    type Lanes = [f32; LANES];
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [f32; LANES] {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn load(self, values: &[f32; LANES]) -> [f32; LANES] {
+        *values
+    }
+
+    #[inline(always)]
+    fn load_half(self, values: &[u16; LANES]) -> [f32; LANES] {
+        values.map(f16_to_f32)
+    }
+
+    #[inline(always)]
+    fn load_bfloat(self, values: &[u16; LANES]) -> [f32; LANES] {
+        values.map(bf16_to_f32)
+    }
+
+    #[inline(always)]
+    fn store(self, lanes: [f32; LANES], values: &mut [f32; LANES]) {
+        *values = lanes;
+    }
+
+    #[inline(always)]
+    fn fma(self, a: [f32; LANES], b: [f32; LANES], mut c: [f32; LANES]) -> [f32; LANES] {
+        for i in 0..LANES {
+            c[i] = a[i].mul_add(b[i], c[i]);
+        }
+        c
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::{LANES, Simd};
+
+    /// AVX2, FMA and F16C.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct Avx2(());
+
+    impl Avx2 {
+        /// # Safety
+        /// The processor has AVX2, FMA and F16C.
+        #[inline(always)]
+        pub(crate) unsafe fn new() -> Self {
+            Self(())
+        }
+    }
+
+    // SAFETY of every block below: a value of `Avx2` exists only where its instructions were detected, and
+    // each reference covers the 16 elements that are read or written.
+    impl Simd for Avx2 {
+        type Lanes = [__m256; 2];
+
+        #[inline(always)]
+        fn splat(self, value: f32) -> [__m256; 2] {
+            // SAFETY: see above.
+            unsafe { [_mm256_set1_ps(value); 2] }
+        }
+
+        #[inline(always)]
+        fn load(self, values: &[f32; LANES]) -> [__m256; 2] {
+            let p = values.as_ptr();
+            // SAFETY: see above.
+            unsafe { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
+        }
+
+        #[inline(always)]
+        fn load_half(self, values: &[u16; LANES]) -> [__m256; 2] {
+            let p = values.as_ptr().cast::<__m128i>();
+            // SAFETY: see above.
+            unsafe {
+                [
+                    _mm256_cvtph_ps(_mm_loadu_si128(p)),
+                    _mm256_cvtph_ps(_mm_loadu_si128(p.add(1))),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn load_bfloat(self, values: &[u16; LANES]) -> [__m256; 2] {
+            let p = values.as_ptr().cast::<__m128i>();
+            // SAFETY: see above.
+            unsafe {
+                [p, p.add(1)].map(|p| {
+                    let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
+                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+                })
+            }
+        }
+
+        #[inline(always)]
+        fn store(self, lanes: [__m256; 2], values: &mut [f32; LANES]) {
+            let p = values.as_mut_ptr();
+            // SAFETY: see above.
+            unsafe {
+                _mm256_storeu_ps(p, lanes[0]);
+                _mm256_storeu_ps(p.add(8), lanes[1]);
+            }
+        }
+
+        #[inline(always)]
+        fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+            // SAFETY: see above.
+            unsafe {
+                [
+                    _mm256_fmadd_ps(a[0], b[0], c[0]),
+                    _mm256_fmadd_ps(a[1], b[1], c[1]),
+                ]
+            }
+        }
+    }
+
+    /// AVX-512 F, BW, VL, DQ and VNNI.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct Avx512(());
+
+    impl Avx512 {
+        /// # Safety
+        /// The processor has these instructions.
+        #[inline(always)]
+        pub(crate) unsafe fn new() -> Self {
+            Self(())
+        }
+    }
+
+    // SAFETY of every block below: a value of `Avx512` exists only where its instructions were detected, and
+    // each reference covers the 16 elements that are read or written.
+    impl Simd for Avx512 {
+        type Lanes = __m512;
+
+        #[inline(always)]
+        fn splat(self, value: f32) -> __m512 {
+            // SAFETY: see above.
+            unsafe { _mm512_set1_ps(value) }
+        }
+
+        #[inline(always)]
+        fn load(self, values: &[f32; LANES]) -> __m512 {
+            // SAFETY: see above.
+            unsafe { _mm512_loadu_ps(values.as_ptr()) }
+        }
+
+        #[inline(always)]
+        fn load_half(self, values: &[u16; LANES]) -> __m512 {
+            // SAFETY: see above.
+            unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(values.as_ptr().cast())) }
+        }
+
+        #[inline(always)]
+        fn load_bfloat(self, values: &[u16; LANES]) -> __m512 {
+            // SAFETY: see above.
+            unsafe {
+                let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(values.as_ptr().cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+            }
+        }
+
+        #[inline(always)]
+        fn store(self, lanes: __m512, values: &mut [f32; LANES]) {
+            // SAFETY: see above.
+            unsafe { _mm512_storeu_ps(values.as_mut_ptr(), lanes) }
+        }
+
+        #[inline(always)]
+        fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            // SAFETY: see above.
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+    }
+}
