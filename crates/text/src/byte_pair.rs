@@ -13,8 +13,8 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{
-    AddedToken, AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizer as _,
-    PreTokenizerWrapper, SplitDelimiterBehavior,
+    AddedToken, AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizedString,
+    PreTokenizer as _, PreTokenizerWrapper, SplitDelimiterBehavior,
 };
 
 /// A `tokenizers` pipeline that can read control tokens in a text, or not.
@@ -91,13 +91,26 @@ impl BytePairEncoder {
 
     /// See [`crate::Tokenizer::encode`].
     pub(crate) fn encode(&self, text: &str, special: Special) -> Result<Vec<TokenId>, TextError> {
-        let refused = |error: tokenizers::Error| TextError::Encode(error.to_string());
-        self.check_bytes(text)?;
         let added = match special {
             Special::Parse => self.inner.get_added_vocabulary(),
             Special::AsText => &self.without_special,
         };
+        self.encode_pieces(added.extract_and_normalize(self.inner.get_normalizer(), text))
+    }
+
+    /// See [`crate::Tokenizer::encode_marked`].
+    pub(crate) fn encode_marked(&self, text: &str, mark: char) -> Result<Vec<TokenId>, TextError> {
+        let added = self.inner.get_added_vocabulary();
         let mut pieces = added.extract_and_normalize(self.inner.get_normalizer(), text);
+        let without_mark = pieces.normalize(|piece| piece.replace(mark, ""));
+        without_mark.map_err(|error| TextError::Encode(error.to_string()))?;
+        self.encode_pieces(pieces)
+    }
+
+    /// Cuts what is no token yet into words and merges them.
+    fn encode_pieces(&self, mut pieces: PreTokenizedString) -> Result<Vec<TokenId>, TextError> {
+        let refused = |error: tokenizers::Error| TextError::Encode(error.to_string());
+        self.check_bytes(&pieces)?;
         if let Some(pre) = self.inner.get_pre_tokenizer() {
             pre.pre_tokenize(&mut pieces).map_err(refused)?;
         }
@@ -105,7 +118,7 @@ impl BytePairEncoder {
         pieces
             .tokenize(|piece| model.tokenize(piece.get()))
             .map_err(refused)?;
-        let mut ids = Vec::with_capacity(text.len() / 3);
+        let mut ids = Vec::new();
         for (_, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
             ids.extend(tokens.iter().flatten().map(|token| TokenId(token.id)));
         }
@@ -114,12 +127,17 @@ impl BytePairEncoder {
 
     /// The `tokenizers` crate drops what a vocabulary without an unknown-token cannot express. A prompt that loses
     /// characters silently is worse than an error.
-    fn check_bytes(&self, text: &str) -> Result<(), TextError> {
+    fn check_bytes(&self, pieces: &PreTokenizedString) -> Result<(), TextError> {
         let Some(missing) = &self.missing else {
             return Ok(());
         };
         let lacks = |byte: &u8| missing.get(usize::from(*byte)) == Some(&true);
-        for character in text.chars() {
+        let splits = pieces.get_splits(OffsetReferential::Normalized, OffsetType::None);
+        let texts = splits
+            .into_iter()
+            .filter(|(_, _, tokens)| tokens.is_none())
+            .map(|(text, _, _)| text);
+        for character in texts.flat_map(str::chars) {
             let mut buffer = [0; 4];
             let bytes = character.encode_utf8(&mut buffer).as_bytes();
             if let Some(&byte) = bytes.iter().find(|byte| lacks(byte)) {

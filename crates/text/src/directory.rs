@@ -68,7 +68,7 @@ pub(crate) fn load(directory: &Path) -> Result<Tokenizer, TextError> {
 }
 
 /// The same from bytes; errors are the problem in words.
-fn from_json(bytes: &[u8], extras: &Extras) -> Result<Tokenizer, String> {
+pub(crate) fn from_json(bytes: &[u8], extras: &Extras) -> Result<Tokenizer, String> {
     let description: Value =
         serde_json::from_slice(bytes).map_err(|error| format!("is not JSON: {error}"))?;
     let spelling = check(&description)?;
@@ -347,7 +347,7 @@ fn template_bos_is(description: &Value, bos: Option<&str>) -> bool {
 
 /// The files beside `tokenizer.json`.
 #[derive(Debug, Default)]
-struct Extras {
+pub(crate) struct Extras {
     tokenizer_config: Value,
     special_tokens_map: Value,
     generation_config: Value,

@@ -68,6 +68,10 @@ pub enum TextError {
         problem: String,
     },
 
+    /// A tokenizer.json given as bytes does not hold what it should.
+    #[error("tokenizer.json: {0}")]
+    TokenizerJson(String),
+
     /// The vocabulary cannot express a character of the text.
     #[error(
         "the vocabulary has no token for {character:?} (byte 0x{byte:02X}) and no unknown-token to stand for \

@@ -28,6 +28,7 @@
 
 mod byte_level;
 mod byte_pair;
+mod chat;
 mod detokenize;
 mod directory;
 mod error;

@@ -88,3 +88,64 @@ pub fn find(name: &str) -> Option<PreTokenizer> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer as _};
+
+    /// The pieces that a pre-tokenizer cuts `text` into.
+    fn cut(name: &str, text: &str) -> Vec<String> {
+        let mut pieces = PreTokenizedString::from(text);
+        for pattern in find(name).expect("supported").patterns {
+            let pattern = SplitPattern::Regex((*pattern).to_owned());
+            let split = Split::new(pattern, tokenizers::SplitDelimiterBehavior::Isolated, false);
+            split
+                .expect("a valid pattern")
+                .pre_tokenize(&mut pieces)
+                .expect("cuts");
+        }
+        let splits = pieces.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        splits
+            .into_iter()
+            .map(|(text, _, _)| text.to_owned())
+            .collect()
+    }
+
+    /// Expectations by hand, from the published patterns: what tells the families apart is how they cut digits,
+    /// contractions, capitals, newlines and punctuation.
+    #[test]
+    fn families_cut_as_their_patterns_say() {
+        let text = "I'VE 12345 fooBar!!\n\n  x";
+        for (name, expected) in [
+            ("gpt-2", "I|'|VE| 12345| fooBar|!!|\n\n | x"),
+            ("smollm", "I|'|VE| |1|2|3|4|5| fooBar|!!|\n\n | x"),
+            ("llama-bpe", "I|'VE| |123|45| fooBar|!!\n\n| | x"),
+            ("qwen2", "I|'VE| |1|2|3|4|5| fooBar|!!\n\n| | x"),
+            ("tekken", "I|'VE| |1|2|3|4|5| foo|Bar|!!\n\n| | x"),
+            ("gpt-4o", "I'VE| |123|45| foo|Bar|!!\n\n| | x"),
+            ("deepseek-v3", "I|'VE| |123|45| fooBar|!!\n\n| | x"),
+            ("falcon", "I|'|VE| |123|45| fooBar|!!|\n\n | x"),
+        ] {
+            assert_eq!(cut(name, text).join("|"), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_pattern_is_valid_and_loses_nothing() {
+        let text =
+            "Hello, w\u{F6}rld! 12345\t\u{4F60}\u{597D} 's 'RE \n \r\n  \u{1F999} a\u{301} <|x|> ";
+        let source = include_str!("pretokenizer.rs");
+        let names = source
+            .split('"')
+            .filter(|name| name.len() < 20 && find(name).is_some());
+        let mut count = 0;
+        for name in names {
+            assert_eq!(cut(name, text).concat(), text, "{name}");
+            count += 1;
+        }
+        assert!(count > 40, "{count} names were found in this file");
+        assert_eq!(find("bloom"), None);
+    }
+}

@@ -114,6 +114,23 @@ impl SentencePieceEncoder {
     /// See [`crate::Tokenizer::encode`]. The space prefix is put before the text and after every whole token, as
     /// llama.cpp does.
     pub(crate) fn encode(&self, text: &str, special: Special) -> Result<Vec<TokenId>, TextError> {
+        self.encode_around_whole(text, special, |plain, ids| self.encode_plain(plain, ids))
+    }
+
+    /// See [`crate::Tokenizer::encode_marked`].
+    pub(crate) fn encode_marked(&self, text: &str, mark: char) -> Result<Vec<TokenId>, TextError> {
+        self.encode_around_whole(text, Special::Parse, |plain, ids| {
+            self.encode_plain(&plain.replace(mark, ""), ids)
+        })
+    }
+
+    /// Finds the whole tokens and leaves what lies between them to `encode_plain`.
+    fn encode_around_whole(
+        &self,
+        text: &str,
+        special: Special,
+        encode_plain: impl Fn(&str, &mut Vec<TokenId>) -> Result<(), TextError>,
+    ) -> Result<Vec<TokenId>, TextError> {
         let mut ids = Vec::with_capacity(text.len() / 3);
         let mut start = 0; // of the text not encoded yet
         let mut skip_to = 0;
@@ -124,12 +141,12 @@ impl SentencePieceEncoder {
             let Some((len, token)) = self.whole_at(&text[at..], special) else {
                 continue;
             };
-            self.encode_plain(&text[start..at], &mut ids)?;
+            encode_plain(&text[start..at], &mut ids)?;
             ids.push(token);
             start = at + len;
             skip_to = start;
         }
-        self.encode_plain(&text[start..], &mut ids)?;
+        encode_plain(&text[start..], &mut ids)?;
         Ok(ids)
     }
 

@@ -68,6 +68,15 @@ impl Tokenizer {
         directory::load(directory)
     }
 
+    /// The tokenizer that a `tokenizer.json` alone describes: without what the files beside it add (BOS and
+    /// end-of-text tokens of unusual names, chat template).
+    ///
+    /// # Errors
+    /// [`TextError::TokenizerJson`] when it does not describe a BPE tokenizer that this crate can decode.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, TextError> {
+        directory::from_json(bytes, &directory::Extras::default()).map_err(TextError::TokenizerJson)
+    }
+
     /// The tokenizer that a model's files bring.
     ///
     /// # Errors
@@ -99,13 +108,35 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_prompt(&self, text: &str, special: Special) -> Result<Vec<TokenId>, TextError> {
-        let mut ids = self.encode(text, special)?;
+        Ok(self.with_bos(self.encode(text, special)?))
+    }
+
+    /// `ids` with BOS in front, if the vocabulary wants one and it is not there.
+    pub(crate) fn with_bos(&self, mut ids: Vec<TokenId>) -> Vec<TokenId> {
         if let (true, Some(bos)) = (self.adds_bos, self.bos) {
             if ids.first() != Some(&bos) {
                 ids.insert(0, bos);
             }
         }
-        Ok(ids)
+        ids
+    }
+
+    /// [`Tokenizer::encode`] with [`Special::Parse`], of a text whose `mark`s break up names of control tokens that
+    /// are text: they are taken out once the control tokens are found.
+    pub(crate) fn encode_marked(&self, text: &str, mark: char) -> Result<Vec<TokenId>, TextError> {
+        match &self.encoder {
+            Encoder::BytePair(encoder) => encoder.encode_marked(text, mark),
+            Encoder::SentencePiece(encoder) => encoder.encode_marked(text, mark),
+        }
+    }
+
+    /// The names of all tokens that only [`Special::Parse`] reads.
+    pub(crate) fn control_names(&self) -> impl Iterator<Item = &str> {
+        let is_control = |kind| matches!(kind, TokenKind::Control | TokenKind::Unknown);
+        self.table
+            .iter()
+            .filter(move |(_, name, kind)| is_control(*kind) && !name.is_empty())
+            .map(|(_, name, _)| name)
     }
 
     /// The token that begins a text, if the vocabulary has one.

@@ -349,7 +349,12 @@ impl SentencePieceEncoder {
                 _ => {}
             }
         }
-        let unknown = vocabulary.unk.map(TokenId);
+        let is_used = |id: &TokenId| {
+            kinds
+                .get(id.index())
+                .is_some_and(|&kind| kind != TokenKind::Unused)
+        };
+        let unknown = vocabulary.unk.map(TokenId).filter(is_used);
         Ok(Self::new(
             pieces,
             bytes,
