@@ -32,6 +32,7 @@ mod chat;
 mod detokenize;
 mod directory;
 mod error;
+mod extras;
 mod gguf;
 pub mod pretokenizer;
 pub mod sentencepiece;

@@ -1,6 +1,7 @@
 //! The tokenizer that everybody holds: an encoder, the table of tokens, and what the vocabulary says of itself.
 
 use crate::byte_pair::BytePairEncoder;
+use crate::extras::Extras;
 use crate::sentencepiece::SentencePieceEncoder;
 use crate::template::ChatTemplate;
 use crate::token_table::{TokenKind, TokenTable};
@@ -74,7 +75,7 @@ impl Tokenizer {
     /// # Errors
     /// [`TextError::TokenizerJson`] when it does not describe a BPE tokenizer that this crate can decode.
     pub fn from_json(bytes: &[u8]) -> Result<Self, TextError> {
-        directory::from_json(bytes, &directory::Extras::default()).map_err(TextError::TokenizerJson)
+        directory::from_json(bytes, &Extras::default()).map_err(TextError::TokenizerJson)
     }
 
     /// The tokenizer that a model's files bring.
@@ -113,10 +114,10 @@ impl Tokenizer {
 
     /// `ids` with BOS in front, if the vocabulary wants one and it is not there.
     pub(crate) fn with_bos(&self, mut ids: Vec<TokenId>) -> Vec<TokenId> {
-        if let (true, Some(bos)) = (self.adds_bos, self.bos) {
-            if ids.first() != Some(&bos) {
-                ids.insert(0, bos);
-            }
+        if let (true, Some(bos)) = (self.adds_bos, self.bos)
+            && ids.first() != Some(&bos)
+        {
+            ids.insert(0, bos);
         }
         ids
     }

@@ -219,10 +219,10 @@ impl GgufVocabulary {
                 *kind = TokenKind::Control;
             }
         }
-        if let (true, Some(unk)) = (is_sentencepiece, self.unk) {
-            if let Some(kind @ TokenKind::Normal) = kinds.get_mut(unk as usize) {
-                *kind = TokenKind::Unknown;
-            }
+        if let (true, Some(unk)) = (is_sentencepiece, self.unk)
+            && let Some(kind @ TokenKind::Normal) = kinds.get_mut(unk as usize)
+        {
+            *kind = TokenKind::Unknown;
         }
         kinds
     }

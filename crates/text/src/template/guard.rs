@@ -90,8 +90,8 @@ fn bound_names(statement: &str) -> Option<String> {
 
 /// The names in `a, b=[1, "x"], c)`: those that begin an item outside of all brackets and strings.
 fn parameters(list: &str) -> String {
-    let mut names: Vec<String> = Vec::new();
-    let (mut depth, mut quote, mut at_start) = (0usize, None, true);
+    let mut items = vec![String::new()];
+    let (mut depth, mut quote) = (0usize, None);
     let mut characters = list.chars();
     while let Some(c) = characters.next() {
         match (quote, c) {
@@ -102,31 +102,22 @@ fn parameters(list: &str) -> String {
             (None, '(' | '[' | '{') => depth += 1,
             (None, ')' | ']' | '}') if depth == 0 => break,
             (None, ')' | ']' | '}') => depth -= 1,
-            (None, ',') if depth == 0 => at_start = true,
-            (None, c) if depth == 0 && at_start && (c.is_alphanumeric() || c == '_') => {
-                names.push(c.to_string());
-                at_start = false;
-            }
-            (None, c) if depth == 0 && (c.is_alphanumeric() || c == '_') => {
-                if let Some(name) = names.last_mut().filter(|_| !at_start) {
-                    name.push(c);
-                }
-            }
-            // Whatever follows a name (a blank, `=`) ends it: a mark that no name contains.
-            (None, c) => {
-                if let Some(name) = names
-                    .last_mut()
-                    .filter(|name| !at_start && !c.is_whitespace() && !name.ends_with('='))
-                {
-                    name.push('=');
-                }
-            }
+            (None, ',') if depth == 0 => items.push(String::new()),
+            (None, c) if depth == 0 => items.last_mut().into_iter().for_each(|item| item.push(c)),
+            (None, _) => {}
         }
     }
-    let names = names
-        .iter()
-        .map(|name| name.split('=').next().unwrap_or_default());
-    names.collect::<Vec<_>>().join(", ")
+    let is_name = |c: &char| c.is_alphanumeric() || *c == '_';
+    let names = items.iter().map(|item| {
+        item.trim_start()
+            .chars()
+            .take_while(is_name)
+            .collect::<String>()
+    });
+    names
+        .filter(|name| !name.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Charges for the elements of values as a walk would see them, shared ones as often as they occur.
