@@ -1,4 +1,8 @@
 //! minijinja, set up so that templates written for `transformers` cannot tell the difference.
+//!
+//! Known to differ still: to iterate over none is to iterate over nothing (jinja2 fails; so a template for tools renders
+//! without tools); `'...' % x` is an error (`'...'|format(x)` works); `~` and comparisons write and order lists as
+//! minijinja does; `strftime_now` tells UTC.
 
 use super::guard::{MEASURE, guarded, measure};
 use super::python::{PaidText, write_str};

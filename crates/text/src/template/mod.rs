@@ -2,7 +2,7 @@
 //!
 //! Templates are Jinja programs that models ship, written for Python's jinja2 as `transformers` sets it up
 //! (`trim_blocks`, `lstrip_blocks`, a sandbox, a `tojson` without HTML escapes, `raise_exception`, `strftime_now`,
-//! loop controls, the `generation` tag). minijinja runs them here; [`environment`] makes up the differences that
+//! loop controls, the `generation` tag). minijinja runs them here; `environment` makes up the differences that
 //! templates can see.
 //!
 //! A template comes from a stranger: its size, its steps and memory ([`MAX_TEMPLATE_BYTES`], [`MAX_FUEL`]) and its
@@ -32,7 +32,7 @@ pub const BASE_FUEL: u64 = 100_000;
 pub const FUEL_PER_BYTE: u64 = 8;
 /// The steps that it may take at most: some 128 MB of data.
 pub const MAX_FUEL: u64 = 2_000_000;
-/// The stack of the thread that compiles or renders: for expressions and values as deep as [`guard`] lets them be.
+/// The stack of the thread that compiles or renders: for expressions and values as deep as `guard` lets them be.
 const STACK_BYTES: usize = 16 << 20;
 
 /// One message of a conversation, in the form of the OpenAI API.
