@@ -147,7 +147,7 @@ impl FormatError {
         Self::Invalid {
             file: file.to_owned(),
             field: field.to_string(),
-            problem: problem.to_string(),
+            problem: clipped(problem.to_string()),
             remedy,
         }
     }
@@ -187,6 +187,16 @@ impl FormatError {
     }
 }
 
+/// A text of bounded length: a JSON reader's message repeats whatever string it stumbled over.
+fn clipped(mut text: String) -> String {
+    const LONGEST: usize = 400;
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// `text` in backquotes, with control characters escaped and the length limited.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 80;
@@ -214,6 +224,13 @@ fn is_invisible(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by fuzzing: a safetensors header that is one long string came back whole in the message.
+    #[test]
+    fn a_message_does_not_repeat_a_strangers_text_at_length() {
+        let error = FormatError::damaged("f", "the header", "ä".repeat(10_000));
+        assert!(error.to_string().len() < 1200);
+    }
 
     #[test]
     fn names_from_a_file_cannot_rewrite_a_terminal() {

@@ -54,6 +54,8 @@ pub(crate) enum Device {
 pub(crate) enum CpuPath {
     /// The fastest that this CPU has
     Auto,
+    /// AVX-512 with VNNI
+    Avx512,
     /// AVX2 and FMA
     Avx2,
     /// Plain code that runs everywhere

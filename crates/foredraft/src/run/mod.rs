@@ -121,6 +121,7 @@ fn load(
 ) -> Result<Engine, Exit> {
     let path = match options.cpu_path {
         CpuPath::Auto => cpu::CpuPath::detect(),
+        CpuPath::Avx512 => cpu::CpuPath::Avx512,
         CpuPath::Avx2 => cpu::CpuPath::Avx2,
         CpuPath::Portable => cpu::CpuPath::Portable,
     };

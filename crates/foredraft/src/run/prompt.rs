@@ -43,15 +43,15 @@ pub(super) fn raw(tokenizer: &Tokenizer, text: &str) -> Result<Vec<TokenId>, Tex
     tokenizer.encode_prompt(text, Special::Parse)
 }
 
-/// The conversation through the model's chat template.
+/// The conversation through the model's chat template. Only the template writes control tokens: what a message says
+/// is text.
 pub(super) fn rendered(tokenizer: &Tokenizer, messages: &[Message]) -> Result<Vec<TokenId>, Exit> {
-    let template = tokenizer.chat_template().ok_or_else(|| {
-        Exit::input(anyhow::anyhow!(
+    if tokenizer.chat_template().is_none() {
+        return Err(Exit::input(anyhow::anyhow!(
             "this model has no chat template, so it knows no messages: give the prompt as it is, with --raw"
-        ))
-    })?;
-    let text = template.render(&ChatRequest::new(messages.to_vec()))?;
-    Ok(tokenizer.encode_prompt(&text, Special::Parse)?)
+        )));
+    }
+    Ok(tokenizer.encode_chat(&ChatRequest::new(messages.to_vec()))?)
 }
 
 #[cfg(test)]

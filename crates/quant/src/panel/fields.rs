@@ -36,9 +36,8 @@ impl Fields {
             }
             Q2_K => {
                 (fields.d, fields.dmin) = (half(80), half(82));
-                for s in 0..16 {
-                    (fields.scales[s], fields.mins[s]) = (block[s] & 15, block[s] >> 4);
-                }
+                fields.scales = std::array::from_fn(|s| block[s] & 15);
+                fields.mins = std::array::from_fn(|s| block[s] >> 4);
             }
             Q3_K => {
                 fields.d = half(108);
