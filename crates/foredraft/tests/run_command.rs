@@ -131,7 +131,7 @@ fn json_is_one_object_and_stdout_holds_nothing_else() {
     let report: Value = serde_json::from_str(&stdout).expect("one object");
     assert_eq!(
         report["text"].as_str(),
-        Some(", there was a little girl named Lily.")
+        Some(", there was a little girl named Lily. She")
     );
     assert_eq!(report["tokens"].as_array().map(Vec::len), Some(12));
     assert_eq!(report["finish_reason"], "max_tokens");
