@@ -52,6 +52,24 @@ pub fn sum_of_squares(values: &[f32]) -> f32 {
     fold(lanes)
 }
 
+/// The largest value; minus infinity of an empty row. NaNs are passed over. (The order does not matter here: lanes let it
+/// vectorise.)
+#[inline(always)]
+pub fn max(values: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (rows, tail) = values.as_chunks::<LANES>();
+    for row in rows {
+        for (lane, value) in lanes.iter_mut().zip(row) {
+            *lane = larger(*lane, *value);
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(tail) {
+        *lane = larger(*lane, *value);
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, larger)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +86,17 @@ mod tests {
         let four: Vec<f32> = (0..4).map(|i| eight[i] + eight[i + 4]).collect();
         let expected = (four[0] + four[2]) + (four[1] + four[3]);
         assert_eq!(sum(&values).to_bits(), expected.to_bits());
+    }
+
+    #[test]
+    fn the_largest_of_any_lane_wins_and_nan_never() {
+        for at in 0..37 {
+            let mut values = [-5.0f32; 37];
+            values[at] = 2.0;
+            values[(at + 1) % 37] = f32::NAN;
+            assert_eq!(max(&values), 2.0);
+        }
+        assert_eq!(max(&[]), f32::NEG_INFINITY);
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use std::sync::{Arc, Mutex};
 
 use foredraft_formats::Checkpoint;
-use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, Memory, Program, RowSet};
+use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, Memory, Program};
 
-use crate::executor::{CpuExecutor, tap_width};
+use crate::executor::CpuExecutor;
 use crate::kernels::activations::ActivationBuffer;
 use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
 use crate::path::{CpuPath, Isa};
 use crate::pool::Pool;
+use crate::reader::Reader;
+use crate::sizes::{is_streamed, rows, tap_width, widest_head, widest_input};
 use crate::weights::{bytes_for, check_shape, find};
 
 /// Why the CPU backend could not be made.
@@ -84,6 +86,14 @@ impl CpuBackend {
     pub fn path(&self) -> CpuPath {
         self.isa.path()
     }
+
+    /// A reader of `bytes` of memory, to measure what a pass that only streamed its weights would take.
+    ///
+    /// # Errors
+    /// When the system gives no memory.
+    pub fn reader(&self, bytes: usize) -> Result<Reader, LoadError> {
+        Reader::new(bytes, self.isa, Arc::clone(&self.pool))
+    }
 }
 
 impl Backend for CpuBackend {
@@ -98,10 +108,14 @@ impl Backend for CpuBackend {
         options: &ExecutorOptions,
     ) -> Result<Memory, LoadError> {
         let mut memory = Memory::default();
-        for spec in &program.matrices {
+        for (index, spec) in program.matrices.iter().enumerate() {
             let tensor = find(weights, &spec.name)?;
             check_shape(&spec.name, &tensor, spec.rows, spec.width)?;
-            memory.weights_bytes += bytes_for(tensor.kind, spec.rows, spec.width);
+            let bytes = bytes_for(tensor.kind, spec.rows, spec.width);
+            memory.weights_bytes += bytes;
+            if is_streamed(program, index) {
+                memory.streamed_bytes += bytes;
+            }
         }
         for spec in &program.vectors {
             memory.weights_bytes += 4 * spec.len as u64;
@@ -142,27 +156,4 @@ impl Backend for CpuBackend {
         )?;
         Ok(Box::new(executor))
     }
-}
-
-/// Rows that a buffer is reserved for.
-pub(crate) fn rows(set: RowSet, options: &ExecutorOptions) -> usize {
-    match set {
-        RowSet::All => options.max_rows,
-        RowSet::Outputs => options.max_outputs,
-    }
-}
-
-/// The widest input of a linear layer.
-pub(crate) fn widest_input(program: &Program) -> usize {
-    program.matrices.iter().map(|m| m.width).max().unwrap_or(0)
-}
-
-/// The widest head of a KV group.
-pub(crate) fn widest_head(program: &Program) -> usize {
-    program
-        .kv_groups
-        .iter()
-        .map(|g| g.head_dim)
-        .max()
-        .unwrap_or(0)
 }

@@ -10,13 +10,13 @@ use foredraft_model::{
     TapId,
 };
 
-use crate::backend::{rows, widest_head, widest_input};
 use crate::kernels::activations::ActivationBuffer;
 use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
 use crate::path::Isa;
 use crate::pool::Pool;
 use crate::shared::Shared;
+use crate::sizes::{rows, tap_width, widest_head, widest_input};
 use crate::weights::{Matrix, load_matrices, load_vector};
 
 /// Cosines and sines, each `[positions, pairs]`.
@@ -151,11 +151,6 @@ impl CpuExecutor {
         }
         Ok(())
     }
-}
-
-/// The width of the residual stream, which all taps share.
-pub(crate) fn tap_width(program: &Program) -> usize {
-    program.buffers.first().map_or(0, |b| b.width)
 }
 
 impl Executor for CpuExecutor {

@@ -19,11 +19,14 @@ mod kernels;
 mod kv;
 mod path;
 mod pool;
+mod reader;
 mod shared;
 mod simd;
+mod sizes;
 mod storage;
 mod weights;
 
 pub use backend::{CpuBackend, CpuError};
 pub use path::CpuPath;
 pub use pool::available_threads;
+pub use reader::Reader;

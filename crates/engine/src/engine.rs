@@ -88,14 +88,14 @@ pub struct EngineOptions {
 /// A loaded model that answers requests, one at a time.
 pub struct Engine {
     tokenizer: Arc<Tokenizer>,
-    executor: Box<dyn Executor>,
-    options: ExecutorOptions,
-    pools: Vec<PagePool>,
+    pub(crate) executor: Box<dyn Executor>,
+    pub(crate) options: ExecutorOptions,
+    pub(crate) pools: Vec<PagePool>,
     allowed: AllowedTokens,
     /// The last sequence: a next request keeps what they share.
-    sequence: Sequence,
-    batch: Batch,
-    slots: Vec<Slot>,
+    pub(crate) sequence: Sequence,
+    pub(crate) batch: Batch,
+    pub(crate) slots: Vec<Slot>,
     transforms: Transforms,
     distribution: Distribution,
 }
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Reads the prompt chunk by chunk.
-    fn prefill(
+    pub(crate) fn prefill(
         &mut self,
         total: usize,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,

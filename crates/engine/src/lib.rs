@@ -15,6 +15,7 @@
 
 mod budget;
 mod engine;
+mod measure;
 mod output;
 mod pages;
 mod request;

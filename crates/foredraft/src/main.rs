@@ -9,9 +9,11 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod bench;
 mod commands;
 mod exit;
 mod interrupt;
+mod load;
 mod output;
 mod progress;
 mod run;

@@ -29,6 +29,9 @@ pub struct ExecutorOptions {
 pub struct Memory {
     /// Weights as they lie in memory.
     pub weights_bytes: u64,
+    /// Of the weights, what every pass reads: all matrices of linear layers. (Of an embedding table that is not the
+    /// output matrix too, a pass reads only its tokens' rows.)
+    pub streamed_bytes: u64,
     /// The KV page pools. They are reserved, not touched: memory follows real lengths.
     pub kv_bytes: u64,
     /// Activations, logits, rotary tables and the nodes in flight.

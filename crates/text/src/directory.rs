@@ -58,9 +58,9 @@ enum Spelling {
 /// Loads `tokenizer.json` and what lies beside it.
 pub(crate) fn load(directory: &Path) -> Result<Tokenizer, TextError> {
     let path = directory.join("tokenizer.json");
-    let bytes = read(&path, MAX_TOKENIZER_JSON_BYTES)?.ok_or_else(|| TextError::Read {
+    let bytes = read(&path, MAX_TOKENIZER_JSON_BYTES)?.ok_or_else(|| TextError::File {
         path: path.clone(),
-        source: std::io::ErrorKind::NotFound.into(),
+        problem: "is not there; a model directory needs it beside config.json (it is published with the model)".into(),
     })?;
     let extras = Extras::read(directory)?;
     from_json(&bytes, &extras).map_err(|problem| TextError::File { path, problem })

@@ -13,7 +13,7 @@ use foredraft_quant::{ACTIVATION_BLOCK, PANEL_ROWS};
 
 use super::Model;
 use crate::kernels::activations::{Destination, SharedActivations, TILE, quantize};
-use crate::kernels::attention::{HeadContext, Workspace, attend_head};
+use crate::kernels::attention::{GROUP, HeadContext, Workspace, attend_heads};
 use crate::kernels::elementwise::silu_product;
 use crate::kernels::linear::{FLOAT_TILE, Finish, Sums, float_panels, quantized_panel};
 use crate::kernels::norm::rms_norm;
@@ -337,14 +337,17 @@ impl<'a> Pass<'a> {
                 &mut self.workspaces.range_mut(own)[0],
             )
         };
-        for item in share(self.rows(query) * heads, 1, worker.index, worker.count) {
-            let (row, head) = (item / heads, item % heads);
+        let together = heads_together(self.rows(query) * heads, queries_per_head, worker.count);
+        let items = heads / together;
+        for item in share(self.rows(query) * items, 1, worker.index, worker.count) {
+            let (row, head) = (item / items, item % items * together);
             let node = &self.batch.rows()[row];
             let kv_head = head / queries_per_head;
             let context = HeadContext {
                 pool: &group.pool,
                 scratch,
                 page_elements: shape.page_elements(),
+                head_dim: shape.head_dim,
                 keys: shape.key_offset(layer.layer, kv_head),
                 values: shape.value_offset(layer.layer, kv_head),
                 pages: self.batch.pages(node.sequence, layer.group),
@@ -355,13 +358,13 @@ impl<'a> Pass<'a> {
                     .map_or(0, |w| (node.position.index() + 1).saturating_sub(w)),
                 scale,
             };
-            let range = head * shape.head_dim..(head + 1) * shape.head_dim;
+            let range = head * shape.head_dim..(head + together) * shape.head_dim;
             // SAFETY: the queries are complete; heads of the output are shared out.
             let (q, y) = unsafe {
                 let q = self.arena.range(self.place(query, row, range.clone()));
                 (q, self.arena.range_mut(self.place(out, row, range)))
             };
-            attend_head(self.model.isa, q, context, workspace, y);
+            attend_heads(self.model.isa, q, shape.head_dim, context, workspace, y);
         }
     }
 
@@ -401,4 +404,10 @@ impl<'a> Pass<'a> {
             };
         }
     }
+}
+
+/// How many heads of a KV head a worker takes at once: as many as fit, but so few that every worker gets its share.
+fn heads_together(heads: usize, queries_per_head: usize, workers: usize) -> usize {
+    let enough = |n: &usize| queries_per_head.is_multiple_of(*n) && heads / n >= 2 * workers;
+    (2..=GROUP).rev().find(enough).unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! Attention of one row and one head over committed pages and its own ancestors in flight.
+//! Attention of one row and the heads that share a KV head, over committed pages and its own ancestors in flight.
 //!
 //! A position's score is one chain of fused multiply-adds over the head, wherever the key lies; scores stand in a
 //! buffer by absolute position, so a node of a tree computes exactly what it would compute in a line. The context
@@ -12,10 +12,10 @@ use foredraft_common::exp;
 use foredraft_common::lanes::{self, LANES};
 use foredraft_model::Slot;
 use foredraft_model::kv::{PAGE_POSITIONS, PageId};
+use foredraft_quant::f16_to_f32;
 
 use crate::path::for_each_path;
 use crate::simd::Simd;
-use foredraft_quant::f16_to_f32;
 
 /// Positions of a part: partial results are combined at fixed multiples of it.
 pub(crate) const SPLIT: usize = 1024;
@@ -29,6 +29,8 @@ pub(crate) struct HeadContext<'a> {
     pub(crate) scratch: &'a [u16],
     /// Elements of a page.
     pub(crate) page_elements: usize,
+    /// Values in a head.
+    pub(crate) head_dim: usize,
     /// Where the keys of the head begin within a page, `[head_dim][16]`.
     pub(crate) keys: usize,
     /// Where its values begin, `[16][head_dim]`.
@@ -44,181 +46,276 @@ pub(crate) struct HeadContext<'a> {
     pub(crate) scale: f32,
 }
 
+/// Heads of one KV head that are computed together: a key or a value is widened once for all of them.
+pub(crate) const GROUP: usize = 4;
+
 /// A thread's working memory.
 pub(crate) struct Workspace {
+    /// `[GROUP][SPLIT]`.
     scores: Vec<f32>,
+    /// `[GROUP][head_dim]`.
     part: Vec<f32>,
 }
 
 impl Workspace {
     pub(crate) fn new(head_dim: usize) -> Self {
         Self {
-            scores: vec![0.0; SPLIT],
-            part: vec![0.0; head_dim],
+            scores: vec![0.0; GROUP * SPLIT],
+            part: vec![0.0; GROUP * head_dim],
         }
     }
 
     pub(crate) fn bytes_for(head_dim: usize) -> u64 {
-        4 * (SPLIT + head_dim) as u64
+        4 * (GROUP * (SPLIT + head_dim)) as u64
     }
 }
 
 for_each_path! {
-    /// One head of one row: query `[head_dim]` to out `[head_dim]`.
-    fn attend_head(query: &[f32], context: HeadContext<'_>, workspace: &mut Workspace, out: &mut [f32]) = attend_head_body, simd;
+    /// Up to [`GROUP`] heads of one row that share a KV head: queries `[heads, head_dim]` to out `[heads, head_dim]`.
+    fn attend_heads(
+        queries: &[f32],
+        head_dim: usize,
+        context: HeadContext<'_>,
+        workspace: &mut Workspace,
+        out: &mut [f32],
+    ) = attend_heads_body, simd;
 }
 
 #[inline(always)]
-fn attend_head_body<S: Simd>(
+fn attend_heads_body<S: Simd>(
     simd: S,
-    query: &[f32],
+    queries: &[f32],
+    head_dim: usize,
     context: HeadContext<'_>,
     workspace: &mut Workspace,
     out: &mut [f32],
 ) {
+    match queries.len() / head_dim {
+        1 => attend::<S, 1>(simd, queries, head_dim, &context, workspace, out),
+        2 => attend::<S, 2>(simd, queries, head_dim, &context, workspace, out),
+        3 => attend::<S, 3>(simd, queries, head_dim, &context, workspace, out),
+        _ => attend::<S, 4>(simd, queries, head_dim, &context, workspace, out),
+    }
+}
+
+#[inline(always)]
+fn attend<S: Simd, const N: usize>(
+    simd: S,
+    queries: &[f32],
+    head_dim: usize,
+    context: &HeadContext<'_>,
+    workspace: &mut Workspace,
+    out: &mut [f32],
+) {
     let end = context.committed + context.path.len();
-    let head_dim = query.len();
-    let part = &mut workspace.part[..head_dim];
-    let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0f32);
+    let queries: [&[f32]; N] = std::array::from_fn(|h| &queries[h * head_dim..(h + 1) * head_dim]);
+    let part = &mut workspace.part[..N * head_dim];
+    let (mut max, mut sum) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
     for index in context.first / SPLIT..end.div_ceil(SPLIT) {
         let range = index * SPLIT..end.min((index + 1) * SPLIT);
-        let weights = &mut workspace.scores[..range.len()];
-        scores(simd, query, &context, range.clone(), weights);
-        let part_max = weights
-            .iter()
-            .fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
-        for weight in weights.iter_mut() {
-            *weight = exp(*weight - part_max);
+        let scores = &mut workspace.scores[..N * SPLIT];
+        score_positions(simd, queries, context, range.clone(), scores);
+        let (mut part_max, mut part_sum) = ([0.0; N], [0.0; N]);
+        for h in 0..N {
+            let weights = &mut scores[h * SPLIT..][..range.len()];
+            part_max[h] = lanes::max(weights);
+            for weight in weights.iter_mut() {
+                *weight = exp(*weight - part_max[h]);
+            }
+            part_sum[h] = lanes::sum(weights);
         }
-        let part_sum = lanes::sum(weights);
-        part.fill(0.0);
-        weighted_values(simd, weights, &context, range, part);
-        if index == context.first / SPLIT {
-            (max, sum) = (part_max, part_sum);
-            out.copy_from_slice(part);
-        } else {
-            let both = if part_max > max { part_max } else { max };
-            let (old, new) = (exp(max - both), exp(part_max - both));
-            (max, sum) = (both, part_sum.mul_add(new, sum * old));
-            for (out, part) in out.iter_mut().zip(part.iter()) {
+        weigh_values::<S, N>(simd, scores, context, range, head_dim, part);
+        for (h, (part, out)) in part
+            .chunks_exact(head_dim)
+            .zip(out.chunks_exact_mut(head_dim))
+            .enumerate()
+        {
+            if index == context.first / SPLIT {
+                (max[h], sum[h]) = (part_max[h], part_sum[h]);
+                out.copy_from_slice(part);
+                continue;
+            }
+            let both = if part_max[h] > max[h] {
+                part_max[h]
+            } else {
+                max[h]
+            };
+            let (old, new) = (exp(max[h] - both), exp(part_max[h] - both));
+            (max[h], sum[h]) = (both, part_sum[h].mul_add(new, sum[h] * old));
+            for (out, part) in out.iter_mut().zip(part) {
                 *out = part.mul_add(new, *out * old);
             }
         }
     }
-    let norm = 1.0 / sum;
-    for out in out.iter_mut() {
-        *out *= norm;
+    for (out, sum) in out.chunks_exact_mut(head_dim).zip(sum) {
+        let norm = 1.0 / sum;
+        out.iter_mut().for_each(|out| *out *= norm);
     }
 }
 
-/// Scores of the positions in `range`; minus infinity before the window.
+/// Scores of the positions in `range`, `[N][SPLIT]`; minus infinity before the window.
 #[inline(always)]
-fn scores<S: Simd>(
+fn score_positions<S: Simd, const N: usize>(
     simd: S,
-    query: &[f32],
+    queries: [&[f32]; N],
     context: &HeadContext<'_>,
     range: Range<usize>,
-    out: &mut [f32],
+    scores: &mut [f32],
 ) {
     let start = range.start;
+    let mut put =
+        |position: usize, count: usize, products: [[f32; PAGE_POSITIONS]; N], lane: usize| {
+            for (h, products) in products.iter().enumerate() {
+                let out = &mut scores[h * SPLIT + position - start..][..count];
+                for (out, product) in out.iter_mut().zip(&products[lane..]) {
+                    *out = product * context.scale;
+                }
+            }
+        };
     let committed = range.end.min(context.committed);
     for position in (start..committed).step_by(PAGE_POSITIONS) {
         let page = context.pages[position / PAGE_POSITIONS].index();
         let keys = &context.pool[page * context.page_elements + context.keys..];
-        let lanes = key_products(simd, query, keys);
         let count = PAGE_POSITIONS.min(committed - position);
-        for (out, dot) in out[position - start..].iter_mut().zip(&lanes[..count]) {
-            *out = dot * context.scale;
-        }
+        put(position, count, key_products(simd, queries, keys), 0);
     }
     let mut position = start.max(context.committed);
     while position < range.end {
         let ahead = &context.path[position - context.committed..range.end - context.committed];
         let slot = ahead[0].index();
         let keys = &context.scratch[slot / PAGE_POSITIONS * context.page_elements + context.keys..];
-        let out = &mut out[position - start..];
-        if fills_a_page(ahead) {
-            for (out, dot) in out.iter_mut().zip(key_products(simd, query, keys)) {
-                *out = dot * context.scale;
-            }
-            position += PAGE_POSITIONS;
-        } else {
-            out[0] = key_product(query, keys, slot % PAGE_POSITIONS) * context.scale;
-            position += 1;
-        }
+        // Sixteen keys cost what one costs; along a path many of them are wanted.
+        let run = slots_of_page(ahead);
+        put(
+            position,
+            run,
+            key_products(simd, queries, keys),
+            slot % PAGE_POSITIONS,
+        );
+        position += run;
     }
     let outside = context.first.clamp(start, range.end) - start;
-    out[..outside].fill(f32::NEG_INFINITY);
-}
-
-/// Whether the next 16 ancestors are the 16 slots of one scratch page, as along a prompt. (Slots ascend along a
-/// path, so the last tells.)
-#[inline(always)]
-fn fills_a_page(path: &[Slot]) -> bool {
-    path.len() >= PAGE_POSITIONS
-        && path[0].index().is_multiple_of(PAGE_POSITIONS)
-        && path[PAGE_POSITIONS - 1].index() == path[0].index() + PAGE_POSITIONS - 1
-}
-
-/// Products of the query with 16 keys, `[head_dim][16]`, a lane each.
-#[inline(always)]
-fn key_products<S: Simd>(simd: S, query: &[f32], keys: &[u16]) -> [f32; PAGE_POSITIONS] {
-    let mut sums = simd.splat(0.0);
-    let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
-    for (q, line) in query.iter().zip(lines) {
-        sums = simd.fma(simd.splat(*q), simd.load_half(line), sums);
+    for h in 0..N {
+        scores[h * SPLIT..][..outside].fill(f32::NEG_INFINITY);
     }
-    let mut products = [0.0; PAGE_POSITIONS];
-    simd.store(sums, &mut products);
+}
+
+/// How many of the next ancestors lie side by side in the scratch page of the first.
+#[inline(always)]
+fn slots_of_page(path: &[Slot]) -> usize {
+    let first = path[0].index();
+    let room = PAGE_POSITIONS - first % PAGE_POSITIONS;
+    let is_next = |(i, slot): &(usize, &Slot)| slot.index() == first + i;
+    path.iter()
+        .take(room)
+        .enumerate()
+        .take_while(is_next)
+        .count()
+}
+
+/// Products of the queries with 16 keys, `[head_dim][16]`, a lane each: one chain over the head.
+#[inline(always)]
+fn key_products<S: Simd, const N: usize>(
+    simd: S,
+    queries: [&[f32]; N],
+    keys: &[u16],
+) -> [[f32; PAGE_POSITIONS]; N] {
+    let mut sums = [simd.splat(0.0); N];
+    let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
+    let head_dim = queries[0].len();
+    let queries = queries.map(|q| &q[..head_dim]);
+    for (d, line) in lines[..head_dim].iter().enumerate() {
+        let key = simd.load_half(line);
+        for h in 0..N {
+            sums[h] = simd.fma(simd.splat(queries[h][d]), key, sums[h]);
+        }
+    }
+    let mut products = [[0.0; PAGE_POSITIONS]; N];
+    for h in 0..N {
+        simd.store(sums[h], &mut products[h]);
+    }
     products
 }
 
-/// The product of the query with the key in one lane: the same chain as in [`key_products`].
+/// `part[h] = sum of weight[h][position] * value[position]`, in position order, `[N][head_dim]`.
 #[inline(always)]
-fn key_product(query: &[f32], keys: &[u16], lane: usize) -> f32 {
-    let mut sum = 0.0f32;
-    let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
-    for (q, line) in query.iter().zip(lines) {
-        sum = q.mul_add(f16_to_f32(line[lane]), sum);
-    }
-    sum
-}
-
-/// Adds `weight[position] * value[position]` in position order.
-#[inline(always)]
-fn weighted_values<S: Simd>(
+fn weigh_values<S: Simd, const N: usize>(
     simd: S,
     weights: &[f32],
     context: &HeadContext<'_>,
     range: Range<usize>,
-    out: &mut [f32],
+    head_dim: usize,
+    part: &mut [f32],
 ) {
-    let head_dim = out.len();
-    for position in range.start.max(context.first)..range.end {
-        let (store, page, lane) = match position.checked_sub(context.committed) {
-            None => {
-                let page = context.pages[position / PAGE_POSITIONS].index();
-                (context.pool, page, position % PAGE_POSITIONS)
+    let positions = range.start.max(context.first)..range.end;
+    let weights: [&[f32]; N] =
+        std::array::from_fn(|h| &weights[h * SPLIT..][positions.start - range.start..]);
+    let mut d = 0;
+    while d + 4 * LANES <= head_dim {
+        weigh_columns::<S, N, 4>(simd, weights, context, positions.clone(), d, part);
+        d += 4 * LANES;
+    }
+    while d + LANES <= head_dim {
+        weigh_columns::<S, N, 1>(simd, weights, context, positions.clone(), d, part);
+        d += LANES;
+    }
+    for d in d..head_dim {
+        for (h, weights) in weights.iter().enumerate() {
+            let terms = weights.iter().zip(positions.clone());
+            part[h * head_dim + d] = terms.fold(0.0, |sum: f32, (weight, position)| {
+                weight.mul_add(f16_to_f32(context.value(position)[d]), sum)
+            });
+        }
+    }
+}
+
+/// Columns `d..d + 16 D` of [`weigh_values`]: the sums stay in registers over all positions.
+#[inline(always)]
+fn weigh_columns<S: Simd, const N: usize, const D: usize>(
+    simd: S,
+    weights: [&[f32]; N],
+    context: &HeadContext<'_>,
+    positions: Range<usize>,
+    d: usize,
+    part: &mut [f32],
+) {
+    let mut sums = [[simd.splat(0.0); D]; N];
+    for (i, position) in positions.enumerate() {
+        let (columns, _) = context.value(position)[d..d + D * LANES].as_chunks::<LANES>();
+        let mut values = [simd.splat(0.0); D];
+        for (value, column) in values.iter_mut().zip(columns) {
+            *value = simd.load_half(column);
+        }
+        for (sums, weights) in sums.iter_mut().zip(&weights) {
+            let weight = simd.splat(weights[i]);
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum = simd.fma(weight, value, *sum);
             }
-            Some(in_flight) => {
-                let slot = context.path[in_flight].index();
-                (
-                    context.scratch,
-                    slot / PAGE_POSITIONS,
-                    slot % PAGE_POSITIONS,
-                )
-            }
-        };
-        let start = page * context.page_elements + context.values + lane * head_dim;
-        let weight = weights[position - range.start];
-        let (values, values_rest) = store[start..][..head_dim].as_chunks::<LANES>();
-        let (outs, outs_rest) = out.as_chunks_mut::<LANES>();
-        for (out, values) in outs.iter_mut().zip(values) {
-            let sum = simd.fma(simd.splat(weight), simd.load_half(values), simd.load(out));
+        }
+    }
+    for (h, sums) in sums.into_iter().enumerate() {
+        let start = h * context.head_dim + d;
+        let (outs, _) = part[start..start + D * LANES].as_chunks_mut::<LANES>();
+        for (out, sum) in outs.iter_mut().zip(sums) {
             simd.store(sum, out);
         }
-        for (out, value) in outs_rest.iter_mut().zip(values_rest) {
-            *out = weight.mul_add(f16_to_f32(*value), *out);
-        }
+    }
+}
+
+impl<'a> HeadContext<'a> {
+    /// The value of a position and what follows it in memory.
+    #[inline(always)]
+    fn value(&self, position: usize) -> &'a [u16] {
+        let (store, page, lane) = match position.checked_sub(self.committed) {
+            None => {
+                let page = self.pages[position / PAGE_POSITIONS].index();
+                (self.pool, page, position % PAGE_POSITIONS)
+            }
+            Some(in_flight) => {
+                let slot = self.path[in_flight].index();
+                (self.scratch, slot / PAGE_POSITIONS, slot % PAGE_POSITIONS)
+            }
+        };
+        &store[page * self.page_elements + self.values + lane * self.head_dim..]
     }
 }

@@ -5,7 +5,7 @@
 
 mod model;
 mod sampling;
-mod values;
+pub(crate) mod values;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use model::{CpuPath, ModelOptions};
 pub(crate) use sampling::{DraftOptions, SamplingOptions};
 
-use crate::commands::{completions, inspect, pull, run};
+use crate::commands::{bench, completions, inspect, pull, run};
 use crate::exit::Exit;
 use crate::output;
 
@@ -52,6 +52,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Let a model answer a prompt, or chat with it
     Run(Box<run::RunArgs>),
+    /// Measure a model on this machine: decoding, prompt, T(M), bandwidth
+    Bench(Box<bench::BenchArgs>),
     /// Fetch a model, or list the models that can be named
     Pull(pull::PullArgs),
     /// Show what is in a model file

@@ -1,5 +1,6 @@
 //! One file a command: its options and what it does with them.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod inspect;
 pub(crate) mod pull;
@@ -12,6 +13,7 @@ use crate::exit::Exit;
 pub(crate) fn dispatch(command: Command) -> Result<(), Exit> {
     match command {
         Command::Run(args) => run::run(*args),
+        Command::Bench(args) => bench::run(*args),
         Command::Pull(args) => pull::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Completions(args) => completions::run(args),

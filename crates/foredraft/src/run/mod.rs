@@ -1,7 +1,6 @@
 //! What `foredraft run` does: load, read the prompt, answer once or chat.
 
 mod chat;
-mod memory;
 mod prompt;
 mod report;
 mod show;
@@ -10,24 +9,23 @@ use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foredraft::cpu::{self, CpuBackend, CpuError};
-use foredraft::engine::{Completion, Engine, EngineError, EngineOptions, FinishReason, Request};
+use foredraft::engine::{Completion, Engine, FinishReason, Request};
 use foredraft::models;
 use foredraft::speculate::SamplingSettings;
 use foredraft::text::{Message, Tokenizer};
 
-use crate::args::{CpuPath, ModelOptions};
 use crate::commands::run::RunArgs;
 use crate::exit::Exit;
+use crate::load::{self, engine_error};
 use crate::progress::Stderr;
 use crate::{interrupt, output};
 
 /// Answers one prompt, or chats.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
-    args.sampling.warn();
     interrupt::install();
     let settings = args.sampling.settings();
     settings.validate().map_err(Exit::input)?;
+    args.sampling.warn();
     let wants_chat = args.prompt.is_none() && std::io::stdin().is_terminal();
     if wants_chat && (args.raw || args.json) {
         return Err(Exit::input(anyhow::anyhow!(
@@ -44,7 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
     let checkpoint = model.open()?;
     let tokenizer = Arc::new(Tokenizer::open(checkpoint.vocabulary())?);
     let mut session = Session {
-        engine: load(&checkpoint, &tokenizer, &args.options)?,
+        engine: load::load(&checkpoint, &tokenizer, &args.options)?.engine,
         tokenizer,
         settings,
         max_tokens: args.sampling.max_tokens,
@@ -111,39 +109,5 @@ impl Session {
         });
         stream.end()?;
         result.map_err(engine_error)
-    }
-}
-
-fn load(
-    checkpoint: &foredraft::formats::Checkpoint,
-    tokenizer: &Arc<Tokenizer>,
-    options: &ModelOptions,
-) -> Result<Engine, Exit> {
-    let path = match options.cpu_path {
-        CpuPath::Auto => cpu::CpuPath::detect(),
-        CpuPath::Avx512 => cpu::CpuPath::Avx512,
-        CpuPath::Avx2 => cpu::CpuPath::Avx2,
-        CpuPath::Portable => cpu::CpuPath::Portable,
-    };
-    let threads = options.threads.unwrap_or_else(cpu::available_threads);
-    let backend = CpuBackend::new(threads, path).map_err(|error| match error {
-        CpuError::Threads(_) => Exit::failed(error),
-        _ => Exit::input(error),
-    })?;
-    let engine_options = EngineOptions {
-        context_tokens: options.context,
-        memory_bytes: options
-            .memory
-            .map(|size| size.bytes)
-            .or_else(memory::budget),
-    };
-    Engine::load(checkpoint, Arc::clone(tokenizer), &backend, &engine_options).map_err(engine_error)
-}
-
-/// A file that holds no usable model, or a request that it cannot serve, is the input's fault.
-fn engine_error(error: EngineError) -> Exit {
-    match error {
-        EngineError::Pages => Exit::failed(error),
-        _ => Exit::input(error),
     }
 }

@@ -1,0 +1,61 @@
+//! Measures the memory's bandwidth as a pass would use it: the same threads, the same kind of pages.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use foredraft_common::lanes::LANES;
+use foredraft_model::LoadError;
+
+use crate::path::{Isa, for_each_path};
+use crate::pool::Pool;
+use crate::shared::share;
+use crate::storage::Storage;
+
+/// Memory that is read again and again.
+pub struct Reader {
+    storage: Storage,
+    isa: Isa,
+    pool: Arc<Mutex<Pool>>,
+}
+
+for_each_path! {
+    /// Adds up all words, so that none can be left out.
+    fn sum_words(words: &[u32], sum: &mut u32) = sum_words_body;
+}
+
+#[inline(always)]
+fn sum_words_body(words: &[u32], sum: &mut u32) {
+    // Four chains, so that additions never wait for each other.
+    let mut sums = [[0u32; LANES]; 4];
+    let (lines, _) = words.as_chunks::<{ 4 * LANES }>();
+    for line in lines {
+        for (i, word) in line.iter().enumerate() {
+            sums[i / LANES][i % LANES] = sums[i / LANES][i % LANES].wrapping_add(*word);
+        }
+    }
+    *sum = sums.iter().flatten().fold(0, |a, b| a.wrapping_add(*b));
+}
+
+impl Reader {
+    pub(crate) fn new(bytes: usize, isa: Isa, pool: Arc<Mutex<Pool>>) -> Result<Self, LoadError> {
+        let mut storage = Storage::new(bytes)?;
+        // A page that was never written is the one zero page of the system.
+        storage.bytes_mut().fill(1);
+        Ok(Self { storage, isa, pool })
+    }
+
+    /// Reads everything once with all threads; the seconds that it took.
+    pub fn read(&mut self) -> f64 {
+        let words: &[u32] =
+            bytemuck::cast_slice(&self.storage.bytes()[..self.storage.bytes().len() / 4 * 4]);
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = Instant::now();
+        pool.run(&|worker| {
+            let mut sum = 0;
+            let own = share(words.len(), 1024, worker.index, worker.count);
+            sum_words(self.isa, &words[own], &mut sum);
+            std::hint::black_box(sum);
+        });
+        start.elapsed().as_secs_f64()
+    }
+}
