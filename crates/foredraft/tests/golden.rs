@@ -55,60 +55,81 @@ fn cases(file: &str) -> Vec<Case> {
         .collect()
 }
 
-/// The likeliest token after each of `tokens`, lowest id on ties.
-fn argmaxes(executor: &mut dyn Executor, pages: &[PageId], tokens: &[TokenId]) -> Vec<TokenId> {
-    let mut batch = Batch::new();
-    let mut all = Vec::new();
-    for chunk in tokens.chunks(CHUNK) {
-        let committed = all.len();
-        batch.clear();
-        let sequence = batch.add_sequence(committed, [pages]);
-        let mut slots = Vec::new();
-        for token in chunk {
-            slots.push(batch.push(sequence, *token, slots.last().copied(), true));
-        }
-        executor.forward(&batch).expect("a pass");
-        executor.commit(Commit {
-            slots: &slots,
-            committed,
-            tables: &[pages.to_vec()],
-        });
-        for index in 0..chunk.len() {
-            let logits = executor.logits(index);
-            let best = (1..logits.len())
-                .fold(0, |best, i| if logits[i] > logits[best] { i } else { best });
-            all.push(TokenId(best as u32));
-        }
-    }
-    all
+/// An executor of a model that is here, with pages for one sequence.
+struct Runner {
+    executor: Box<dyn Executor>,
+    pages: Vec<PageId>,
 }
 
-fn check(alias: &str, golden: &str) {
+impl Runner {
+    fn new(checkpoint: &Checkpoint, threads: usize, path: CpuPath) -> Self {
+        let program = program_for(checkpoint, &ProgramOptions::default()).expect("a program");
+        let context_tokens = 512;
+        let options = ExecutorOptions {
+            context_tokens,
+            pages: vec![pages_for(context_tokens)],
+            kv_type: KvType::F16,
+            max_rows: CHUNK,
+            max_slots: CHUNK,
+            max_outputs: CHUNK,
+        };
+        let backend = CpuBackend::new(threads, path).expect("a backend");
+        Self {
+            executor: backend
+                .load(program, checkpoint, &options)
+                .expect("an executor"),
+            pages: (0..pages_for(context_tokens) as u32).map(PageId).collect(),
+        }
+    }
+
+    /// Reads a text in chunks and shows the logits after each token.
+    fn read(&mut self, tokens: &[TokenId], chunk: usize, mut show: impl FnMut(&[f32])) {
+        let mut batch = Batch::new();
+        let mut committed = 0;
+        for chunk in tokens.chunks(chunk) {
+            batch.clear();
+            let sequence = batch.add_sequence(committed, [&self.pages[..]]);
+            let mut slots = Vec::new();
+            for token in chunk {
+                slots.push(batch.push(sequence, *token, slots.last().copied(), true));
+            }
+            self.executor.forward(&batch).expect("a pass");
+            self.executor.commit(Commit {
+                slots: &slots,
+                committed,
+                tables: &[self.pages.clone()],
+            });
+            committed += chunk.len();
+            (0..chunk.len()).for_each(|index| show(self.executor.logits(index)));
+        }
+    }
+}
+
+/// The likeliest token, lowest id on ties.
+fn argmax(logits: &[f32]) -> TokenId {
+    let best = (1..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best });
+    TokenId(best as u32)
+}
+
+/// The model's file, if it is here; otherwise says so.
+fn find(alias: &str) -> Option<Checkpoint> {
     let entry = CATALOGUE
         .iter()
         .find(|e| e.alias == alias)
         .expect("an alias");
-    let Some(path) = Store::from_env().expect("a store").find(entry) else {
+    let path = Store::from_env().expect("a store").find(entry);
+    if path.is_none() {
         eprintln!("skipped: {alias} is not here (foredraft pull {alias})");
+    }
+    path.map(|path| Checkpoint::open(&path).expect("a checkpoint"))
+}
+
+fn check(alias: &str, golden: &str) {
+    let Some(checkpoint) = find(alias) else {
         return;
     };
-    let checkpoint = Checkpoint::open(&path).expect("a checkpoint");
     let tokenizer = Tokenizer::open(checkpoint.vocabulary()).expect("a tokenizer");
-    let program = program_for(&checkpoint, &ProgramOptions::default()).expect("a program");
-    let context_tokens = 512;
-    let options = ExecutorOptions {
-        context_tokens,
-        pages: vec![pages_for(context_tokens)],
-        kv_type: KvType::F16,
-        max_rows: CHUNK,
-        max_slots: CHUNK,
-        max_outputs: CHUNK,
-    };
-    let backend = CpuBackend::new(available_threads(), CpuPath::detect()).expect("a backend");
-    let mut executor = backend
-        .load(program, &checkpoint, &options)
-        .expect("an executor");
-    let pages: Vec<PageId> = (0..pages_for(context_tokens) as u32).map(PageId).collect();
+    let mut runner = Runner::new(&checkpoint, available_threads(), CpuPath::detect());
     let (mut positions, mut clear, mut agree) = (0, 0, 0);
     for case in cases(golden) {
         let request = ChatRequest::new(vec![Message::user(case.prompt.as_str())]);
@@ -117,17 +138,19 @@ fn check(alias: &str, golden: &str) {
 
         let mut tokens = case.prompt_ids.clone();
         tokens.extend(&case.forced[..case.forced.len() - 1]);
-        let got = argmaxes(executor.as_mut(), &pages, &tokens);
+        let mut got = Vec::new();
+        runner.read(&tokens, CHUNK, |logits| got.push(argmax(logits)));
         let got = &got[case.prompt_ids.len() - 1..];
         for (i, (got, expected)) in got.iter().zip(&case.argmax).enumerate() {
             positions += 1;
             agree += usize::from(got == expected);
             if case.margin[i] > MARGIN {
                 clear += 1;
+                let margin = case.margin[i];
                 assert_eq!(
                     got, expected,
-                    "{alias}, {:?}, token {i}, margin {}",
-                    case.prompt, case.margin[i]
+                    "{alias}, {:?}, token {i}, margin {margin}",
+                    case.prompt
                 );
             }
         }
@@ -136,6 +159,36 @@ fn check(alias: &str, golden: &str) {
     eprintln!(
         "{alias}: {agree} of {positions} positions agree, all {clear} with a margin above {MARGIN}"
     );
+}
+
+/// The same bits on every path, thread count and chunking, over a real model.
+#[test]
+fn smollm2_has_the_same_bits_on_every_path() {
+    let Some(checkpoint) = find("smollm2-135m") else {
+        return;
+    };
+    let case = &cases("smollm2-135m-q4_1.json")[0];
+    let tokens = &case.prompt_ids[..24];
+    let bits = |threads: usize, path: CpuPath, chunk: usize| {
+        let mut all: Vec<Vec<u32>> = Vec::new();
+        Runner::new(&checkpoint, threads, path).read(tokens, chunk, |logits| {
+            all.push(logits.iter().map(|value| value.to_bits()).collect());
+        });
+        all
+    };
+    let expected = bits(1, CpuPath::detect(), 24);
+    for (threads, path, chunk) in [
+        (2, CpuPath::Avx512, 1),
+        (3, CpuPath::Avx512, 9),
+        (1, CpuPath::Avx2, 24),
+        (2, CpuPath::Avx2, 5),
+        (2, CpuPath::Portable, 24),
+    ] {
+        if path.is_available() {
+            let same = bits(threads, path, chunk) == expected;
+            assert!(same, "{threads} threads, {path}, chunks of {chunk}");
+        }
+    }
 }
 
 #[test]
