@@ -95,7 +95,7 @@ impl CpuExecutor {
             .collect();
         let head_dim = widest_head(&program);
         Ok(Self {
-            kv: KvStore::new(&program.kv_groups, &options.pages, options.max_slots),
+            kv: KvStore::new(&program.kv_groups, &options.pages, options.max_slots)?,
             activations: ActivationBuffer::new(widest_input(&program) * options.max_rows),
             workspaces: (0..threads).map(|_| Workspace::new(head_dim)).collect(),
             model: Model {

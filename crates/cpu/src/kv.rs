@@ -5,16 +5,17 @@
 use std::ops::Range;
 
 use foredraft_model::kv::{KvGroup, KvType, PAGE_POSITIONS, PageId, pages_for};
-use foredraft_model::{Commit, KvLayer, Slot};
+use foredraft_model::{Commit, KvLayer, LoadError, Slot};
 use half::f16;
 
 use crate::shared::Shared;
+use crate::storage::Storage;
 
 /// The pages of one layer group.
 pub(crate) struct Group {
     pub(crate) shape: KvGroup,
-    /// `[pages][page]`, halves.
-    pub(crate) pool: Vec<u16>,
+    /// `[pages][page]`, halves. A page costs memory from its first use on.
+    pool: Storage,
     /// Where the group's part of the scratch begins, in elements.
     scratch_start: usize,
 }
@@ -28,30 +29,33 @@ pub(crate) struct KvStore {
 }
 
 impl KvStore {
-    pub(crate) fn new(shapes: &[KvGroup], pages: &[usize], slots: usize) -> Self {
+    pub(crate) fn new(
+        shapes: &[KvGroup],
+        pages: &[usize],
+        slots: usize,
+    ) -> Result<Self, LoadError> {
         let scratch_pages = pages_for(slots);
         let mut elements = 0;
         let mut groups = Vec::with_capacity(shapes.len());
         for (shape, pages) in shapes.iter().zip(pages) {
             groups.push(Group {
                 shape: *shape,
-                // Zeroed memory comes untouched from the system: a page costs memory from its first use on.
-                pool: vec![0; pages * shape.page_elements()],
+                pool: Storage::new(pages * shape.page_bytes(KvType::F16))?,
                 scratch_start: elements,
             });
             elements += scratch_pages * shape.page_elements();
         }
-        Self {
+        Ok(Self {
             groups,
             scratch: vec![0; elements],
             scratch_pages,
-        }
+        })
     }
 
     /// Pages in the pool of a group.
     pub(crate) fn pages(&self, group: usize) -> usize {
         let group = &self.groups[group];
-        group.pool.len() / group.shape.page_elements().max(1)
+        group.pool().len() / group.shape.page_elements().max(1)
     }
 
     pub(crate) fn pool_bytes(shape: &KvGroup, pages: usize) -> u64 {
@@ -85,6 +89,12 @@ impl KvStore {
 }
 
 impl Group {
+    /// `[pages][page]`, halves.
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> &[u16] {
+        bytemuck::cast_slice(self.pool.bytes())
+    }
+
     fn scratch_range(&self, pages: usize) -> Range<usize> {
         self.scratch_start..self.scratch_start + pages * self.shape.page_elements()
     }
@@ -93,7 +103,8 @@ impl Group {
         let shape = self.shape;
         let elements = shape.page_elements();
         let from = &scratch[slot.index() / PAGE_POSITIONS * elements..][..elements];
-        let to = &mut self.pool[page.index() * elements..][..elements];
+        let pool: &mut [u16] = bytemuck::cast_slice_mut(self.pool.bytes_mut());
+        let to = &mut pool[page.index() * elements..][..elements];
         let from_lane = slot.index() % PAGE_POSITIONS;
         for layer in 0..shape.layers {
             for head in 0..shape.kv_heads {
@@ -175,7 +186,7 @@ mod tests {
             head_dim: 3,
             window: None,
         };
-        let mut store = KvStore::new(&[group], &[4], 20);
+        let mut store = KvStore::new(&[group], &[4], 20).expect("memory");
         let elements = group.page_elements();
         for (i, value) in store.scratch.iter_mut().enumerate() {
             *value = i as u16;
@@ -187,7 +198,7 @@ mod tests {
             committed: 15,
             tables: &tables,
         });
-        let pool = &store.groups[0].pool;
+        let pool = store.groups[0].pool();
         let mut copied = 0;
         for (slot, page, lane) in [(18, 3, 15), (2, 1, 0)] {
             for layer in 0..2 {

@@ -27,10 +27,13 @@ for_each_path! {
 fn sum_words_body(words: &[u32], sum: &mut u32) {
     // Four chains, so that additions never wait for each other.
     let mut sums = [[0u32; LANES]; 4];
-    let (lines, _) = words.as_chunks::<{ 4 * LANES }>();
+    let (rows, _) = words.as_chunks::<LANES>();
+    let (lines, _) = rows.as_chunks::<4>();
     for line in lines {
-        for (i, word) in line.iter().enumerate() {
-            sums[i / LANES][i % LANES] = sums[i / LANES][i % LANES].wrapping_add(*word);
+        for (sums, row) in sums.iter_mut().zip(line) {
+            for (sum, word) in sums.iter_mut().zip(row) {
+                *sum = sum.wrapping_add(*word);
+            }
         }
     }
     *sum = sums.iter().flatten().fold(0, |a, b| a.wrapping_add(*b));

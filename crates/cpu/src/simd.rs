@@ -23,6 +23,8 @@ pub(crate) trait Simd: Copy {
     fn load_bfloat(self, values: &[u16; LANES]) -> Self::Lanes;
     /// Lanes to memory.
     fn store(self, lanes: Self::Lanes, values: &mut [f32; LANES]);
+    /// Asks for the lines of `values`, which will be read soon.
+    fn prefetch(self, values: &[u16]);
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Lanes, b: Self::Lanes, c: Self::Lanes) -> Self::Lanes;
 }
@@ -60,6 +62,9 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn prefetch(self, _values: &[u16]) {}
+
+    #[inline(always)]
     fn fma(self, a: [f32; LANES], b: [f32; LANES], mut c: [f32; LANES]) -> [f32; LANES] {
         for i in 0..LANES {
             c[i] = a[i].mul_add(b[i], c[i]);
@@ -76,6 +81,15 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::{LANES, Simd};
+
+    /// Asks for every line of `values`.
+    #[inline(always)]
+    fn prefetch(values: &[u16]) {
+        for line in values.chunks(32) {
+            // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
+    }
 
     /// AVX2, FMA and F16C.
     #[derive(Debug, Clone, Copy)]
@@ -143,6 +157,11 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn prefetch(self, values: &[u16]) {
+            prefetch(values);
+        }
+
+        #[inline(always)]
         fn fma(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
             // SAFETY: see above.
             unsafe {
@@ -203,6 +222,11 @@ mod x86 {
         fn store(self, lanes: __m512, values: &mut [f32; LANES]) {
             // SAFETY: see above.
             unsafe { _mm512_storeu_ps(values.as_mut_ptr(), lanes) }
+        }
+
+        #[inline(always)]
+        fn prefetch(self, values: &[u16]) {
+            prefetch(values);
         }
 
         #[inline(always)]

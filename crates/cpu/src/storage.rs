@@ -1,4 +1,4 @@
-//! Memory for weights: anonymous pages, large ones where the system gives them.
+//! Memory for weights and KV pages: anonymous pages, large ones where the system gives them.
 
 use foredraft_model::LoadError;
 use memmap2::MmapMut;
@@ -16,7 +16,7 @@ impl Storage {
             bytes: bytes as u64,
             reason: error.to_string(),
         })?;
-        // Weights are streamed: with large pages the processor walks fewer tables. A system without them says no,
+        // Both are streamed: with large pages the processor walks fewer tables. A system without them says no,
         // and nothing is lost.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);

@@ -72,8 +72,8 @@ pub enum LoadError {
         /// Inputs needed.
         width: usize,
     },
-    /// The system gave no memory for the weights.
-    #[error("the system gave no {bytes} bytes for the weights: {reason}")]
+    /// The system gave no memory.
+    #[error("the system gave no {bytes} bytes of memory: {reason}")]
     NoMemory {
         /// How many.
         bytes: u64,

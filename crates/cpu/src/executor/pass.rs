@@ -344,7 +344,7 @@ impl<'a> Pass<'a> {
             let node = &self.batch.rows()[row];
             let kv_head = head / queries_per_head;
             let context = HeadContext {
-                pool: &group.pool,
+                pool: group.pool(),
                 scratch,
                 page_elements: shape.page_elements(),
                 head_dim: shape.head_dim,

@@ -174,8 +174,11 @@ fn score_positions<S: Simd, const N: usize>(
         };
     let committed = range.end.min(context.committed);
     for position in (start..committed).step_by(PAGE_POSITIONS) {
-        let page = context.pages[position / PAGE_POSITIONS].index();
-        let keys = &context.pool[page * context.page_elements + context.keys..];
+        let keys = context.page(position, context.keys);
+        if position + PAGE_POSITIONS < committed {
+            // The next page lies anywhere: the processor cannot guess where.
+            simd.prefetch(context.page(position + PAGE_POSITIONS, context.keys));
+        }
         let count = PAGE_POSITIONS.min(committed - position);
         put(position, count, key_products(simd, queries, keys), 0);
     }
@@ -280,7 +283,11 @@ fn weigh_columns<S: Simd, const N: usize, const D: usize>(
     part: &mut [f32],
 ) {
     let mut sums = [[simd.splat(0.0); D]; N];
+    let end = positions.end.min(context.committed);
     for (i, position) in positions.enumerate() {
+        if position % PAGE_POSITIONS == 0 && position + PAGE_POSITIONS < end {
+            simd.prefetch(context.page(position + PAGE_POSITIONS, context.values));
+        }
         let (columns, _) = context.value(position)[d..d + D * LANES].as_chunks::<LANES>();
         let mut values = [simd.splat(0.0); D];
         for (value, column) in values.iter_mut().zip(columns) {
@@ -303,6 +310,13 @@ fn weigh_columns<S: Simd, const N: usize, const D: usize>(
 }
 
 impl<'a> HeadContext<'a> {
+    /// The keys (or the values) of the head in the page of a committed position.
+    #[inline(always)]
+    fn page(&self, position: usize, half: usize) -> &'a [u16] {
+        let page = self.pages[position / PAGE_POSITIONS].index();
+        &self.pool[page * self.page_elements + half..][..PAGE_POSITIONS * self.head_dim]
+    }
+
     /// The value of a position and what follows it in memory.
     #[inline(always)]
     fn value(&self, position: usize) -> &'a [u16] {

@@ -41,6 +41,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
     let model = models::resolve(&args.model, &Stderr::new())?;
     let checkpoint = model.open()?;
     let tokenizer = Arc::new(Tokenizer::open(checkpoint.vocabulary())?);
+    if wants_chat && tokenizer.chat_template().is_none() {
+        return Err(Exit::input(anyhow::anyhow!(
+            "{} has no chat template, so there is no chat with it: give a prompt to continue",
+            output::printable(&model.name)
+        )));
+    }
     let mut session = Session {
         engine: load::load(&checkpoint, &tokenizer, &args.options)?.engine,
         tokenizer,

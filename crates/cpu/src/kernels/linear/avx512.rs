@@ -16,6 +16,9 @@ use super::format::{Format, with_format};
 use crate::kernels::activations::Activations;
 use crate::weights::QuantizedPanel;
 
+/// How far ahead of its use a line of codes is asked for. (An address beyond the weights is never read.)
+const PREFETCH_BYTES: usize = 2048;
+
 /// # Safety
 /// The processor has AVX-512 F, BW, VL, DQ and VNNI; the lengths are as `check` in the parent module says.
 pub(super) unsafe fn panel(panel: QuantizedPanel<'_>, x: Activations<'_>, sums: &mut Sums) {
@@ -251,6 +254,10 @@ unsafe fn start<F: Format>(minus_sum: *const i32) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn load<F: Format>(lines: *const u8) -> [__m512i; 8] {
+    // The processor's own prefetching ends at every 4 KiB.
+    for i in 0..F::CODES.lines() {
+        _mm_prefetch::<_MM_HINT_T0>(lines.wrapping_add(64 * i + PREFETCH_BYTES).cast());
+    }
     // SAFETY: the caller's promise.
     let line = |i: usize| unsafe { _mm512_loadu_si512(lines.add(64 * i).cast()) };
     match F::CODES {
