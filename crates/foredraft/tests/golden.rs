@@ -97,7 +97,7 @@ impl Runner {
             self.executor.commit(Commit {
                 slots: &slots,
                 committed,
-                tables: &[self.pages.clone()],
+                tables: std::slice::from_ref(&self.pages),
             });
             committed += chunk.len();
             (0..chunk.len()).for_each(|index| show(self.executor.logits(index)));
