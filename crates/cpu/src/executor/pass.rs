@@ -15,7 +15,7 @@ use super::Model;
 use crate::kernels::activations::{Destination, SharedActivations, TILE, quantize};
 use crate::kernels::attention::{GROUP, HeadContext, Workspace, attend_heads};
 use crate::kernels::elementwise::silu_product;
-use crate::kernels::linear::{FLOAT_TILE, Finish, Sums, float_panels, quantized_panel};
+use crate::kernels::linear::{FLOAT_TILE, Finish, Job, float_panels, quantized_panels};
 use crate::kernels::norm::rms_norm;
 use crate::kernels::rotate::{Rotation, rotate_head};
 use crate::kv::SharedKv;
@@ -198,7 +198,6 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Every panel meets all tiles of rows while it is in the first cache.
     fn quantized(
         &self,
         worker: &Worker<'_>,
@@ -206,27 +205,17 @@ impl<'a> Pass<'a> {
         projection: &Projection,
         matrix: &Matrix,
     ) {
-        let rows = self.rows(input);
-        let finish = self.finish(projection);
-        let mut sums: Sums = [[0.0; PANEL_ROWS]; TILE];
-        for index in share(matrix.panels(), 1, worker.index, worker.count) {
-            let Some(panel) = matrix.quantized_panel(index) else {
-                return;
-            };
-            let outputs = index * PANEL_ROWS..matrix.rows.min((index + 1) * PANEL_ROWS);
-            for first in (0..rows).step_by(TILE) {
-                let count = TILE.min(rows - first);
-                // SAFETY: the activations are complete.
-                let x = unsafe { self.activations.tile(first, count, matrix.width) };
-                quantized_panel(self.model.isa, panel, x, &mut sums);
-                for (m, sums) in sums[..count].iter().enumerate() {
-                    let place = self.place(projection.out, first + m, outputs.clone());
-                    // SAFETY: panels are shared out.
-                    let out = unsafe { self.arena.range_mut(place) };
-                    finish.store(out, outputs.start, sums);
-                }
-            }
-        }
+        let job = Job {
+            matrix,
+            rows: self.rows(input),
+            x: self.activations,
+            finish: self.finish(projection),
+            arena: self.arena,
+            out_start: self.model.buffer_starts[projection.out.index()],
+        };
+        let panels = share(matrix.panels(), 1, worker.index, worker.count);
+        // SAFETY: the activations are complete; panels are shared out.
+        unsafe { quantized_panels(self.model.isa, &job, panels) };
     }
 
     fn float(

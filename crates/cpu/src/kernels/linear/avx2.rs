@@ -7,11 +7,12 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use foredraft_quant::{CodeKind, IQ4_NL_TABLE, PANEL_ROWS, ScaleKind};
 
-use super::Sums;
 use super::format::{Format, with_format};
+use super::{Job, Sums, for_each_tile};
 use crate::kernels::activations::{Activations, TILE};
 use crate::weights::QuantizedPanel;
 
@@ -19,14 +20,20 @@ use crate::weights::QuantizedPanel;
 const ROWS: usize = 4;
 
 /// # Safety
-/// The processor has AVX2, FMA and F16C; the lengths are as `check` in the parent module says.
-pub(super) unsafe fn panel(panel: QuantizedPanel<'_>, x: Activations<'_>, sums: &mut Sums) {
-    // SAFETY: the caller's promise.
-    unsafe { with_format!(panel.kind, rows(&panel, &x, sums)) }
+/// The processor has AVX2, FMA and F16C; otherwise as `quantized_panels` in the parent module.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn panels(job: &Job<'_>, panels: Range<usize>) {
+    // SAFETY: the caller's promise; `for_each_tile` checks the lengths.
+    unsafe {
+        for_each_tile(job, panels, |panel, x, sums| {
+            with_format!(panel.kind, rows(panel, x, sums))
+        });
+    }
 }
 
 /// # Safety
-/// As [`panel`].
+/// As [`panels`]; the lengths are as `check` in the parent module says.
+#[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn rows<F: Format>(panel: &QuantizedPanel<'_>, x: &Activations<'_>, sums: &mut Sums) {
     const { assert!(TILE == 2 * ROWS) };
     // SAFETY: the caller's promise.
@@ -57,7 +64,7 @@ struct Cursor {
 /// Outputs `8 side..8 side + 8` of rows `first..first + M`.
 ///
 /// # Safety
-/// As [`panel`]; the tile has these rows.
+/// As [`panels`]; the lengths are as `check` in the parent module says; the tile has these rows.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn tile<F: Format, const M: usize>(
     panel: &QuantizedPanel<'_>,

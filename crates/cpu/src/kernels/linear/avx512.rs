@@ -8,11 +8,12 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use foredraft_quant::{CodeKind, IQ4_NL_TABLE, ScaleKind};
 
-use super::Sums;
 use super::format::{Format, with_format};
+use super::{Job, Sums, for_each_tile};
 use crate::kernels::activations::Activations;
 use crate::weights::QuantizedPanel;
 
@@ -20,14 +21,20 @@ use crate::weights::QuantizedPanel;
 const PREFETCH_BYTES: usize = 2048;
 
 /// # Safety
-/// The processor has AVX-512 F, BW, VL, DQ and VNNI; the lengths are as `check` in the parent module says.
-pub(super) unsafe fn panel(panel: QuantizedPanel<'_>, x: Activations<'_>, sums: &mut Sums) {
-    // SAFETY: the caller's promise.
-    unsafe { with_format!(panel.kind, rows(&panel, &x, sums)) }
+/// The processor has AVX-512 F, BW, VL, DQ and VNNI; otherwise as `quantized_panels` in the parent module.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+pub(super) unsafe fn panels(job: &Job<'_>, panels: Range<usize>) {
+    // SAFETY: the caller's promise; `for_each_tile` checks the lengths.
+    unsafe {
+        for_each_tile(job, panels, |panel, x, sums| {
+            with_format!(panel.kind, rows(panel, x, sums))
+        });
+    }
 }
 
 /// # Safety
-/// As [`panel`].
+/// As [`panels`]; the lengths are as `check` in the parent module says.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn rows<F: Format>(panel: &QuantizedPanel<'_>, x: &Activations<'_>, sums: &mut Sums) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -53,7 +60,7 @@ struct Cursor {
 }
 
 /// # Safety
-/// As [`panel`]; `x` has `M` rows.
+/// As [`panels`]; the lengths are as `check` in the parent module says; `x` has `M` rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn tile<F: Format, const M: usize>(
     panel: &QuantizedPanel<'_>,

@@ -15,33 +15,85 @@ mod portable;
 
 pub(crate) use float::{FLOAT_TILE, float_panels};
 
+use std::ops::Range;
+
 use foredraft_quant::PANEL_ROWS;
 
-use super::activations::{Activations, TILE};
+use super::activations::{Activations, SharedActivations, TILE};
 use crate::path::{CpuPath, Isa};
-use crate::weights::QuantizedPanel;
+use crate::shared::Shared;
+use crate::weights::{Matrix, QuantizedPanel};
 
 /// The products of one panel with a tile of rows: `[row][output]`.
-pub(crate) type Sums = [[f32; PANEL_ROWS]; TILE];
+type Sums = [[f32; PANEL_ROWS]; TILE];
 
-/// Computes the products of a quantized panel with the rows of a tile.
-#[inline]
+/// A quantized projection of all rows of a pass.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) matrix: &'a Matrix,
+    /// Rows of the pass.
+    pub(crate) rows: usize,
+    /// The rows, quantized.
+    pub(crate) x: SharedActivations<'a>,
+    pub(crate) finish: Finish<'a>,
+    /// Where the outputs go: row m's begin at `out_start + m * matrix.rows`.
+    pub(crate) arena: Shared<'a, f32>,
+    pub(crate) out_start: usize,
+}
+
+/// Computes the outputs of some panels for all rows.
+///
+/// # Safety
+/// Until a barrier later nobody writes the activations, and nobody else touches these outputs.
 #[allow(unsafe_code)]
-pub(crate) fn quantized_panel(
-    isa: Isa,
-    panel: QuantizedPanel<'_>,
-    x: Activations<'_>,
-    sums: &mut Sums,
-) {
-    check(&panel, &x);
+pub(crate) unsafe fn quantized_panels(isa: Isa, job: &Job<'_>, panels: Range<usize>) {
     match isa.path() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Isa` exists only for a path whose features were detected; the lengths were checked.
-        CpuPath::Avx512 => unsafe { avx512::panel(panel, x, sums) },
+        // SAFETY: an `Isa` exists only for a path whose features were detected; the rest is the caller's promise.
+        CpuPath::Avx512 => unsafe { avx512::panels(job, panels) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        CpuPath::Avx2 => unsafe { avx2::panel(panel, x, sums) },
-        _ => portable::panel(panel, x, sums),
+        CpuPath::Avx2 => unsafe { avx2::panels(job, panels) },
+        // SAFETY: the caller's promise.
+        _ => unsafe { portable::panels(job, panels) },
+    }
+}
+
+/// Every panel meets all tiles of rows while it is in the first cache. Inlined into each path's own function, so that
+/// finishing is compiled for the path too.
+///
+/// # Safety
+/// As [`quantized_panels`].
+#[inline(always)]
+#[allow(unsafe_code)]
+unsafe fn for_each_tile(
+    job: &Job<'_>,
+    panels: Range<usize>,
+    kernel: impl Fn(&QuantizedPanel<'_>, &Activations<'_>, &mut Sums),
+) {
+    let Job { matrix, rows, .. } = *job;
+    let mut sums: Sums = [[0.0; PANEL_ROWS]; TILE];
+    for index in panels {
+        let Some(panel) = matrix.quantized_panel(index) else {
+            return;
+        };
+        let outputs = index * PANEL_ROWS..matrix.rows.min((index + 1) * PANEL_ROWS);
+        for first in (0..rows).step_by(TILE) {
+            let count = TILE.min(rows - first);
+            // SAFETY: the caller's promise.
+            let x = unsafe { job.x.tile(first, count, matrix.width) };
+            check(&panel, &x);
+            kernel(&panel, &x, &mut sums);
+            for (m, sums) in sums[..count].iter().enumerate() {
+                let start = job.out_start + (first + m) * matrix.rows;
+                // SAFETY: the caller's promise.
+                let out = unsafe {
+                    job.arena
+                        .range_mut(start + outputs.start..start + outputs.end)
+                };
+                job.finish.store(out, outputs.start, sums);
+            }
+        }
     }
 }
 
@@ -70,6 +122,15 @@ impl Finish<'_> {
     /// Writes products of the outputs from `first` on; `out` may end before the panel does.
     #[inline(always)]
     pub(crate) fn store(&self, out: &mut [f32], first: usize, products: &[f32; PANEL_ROWS]) {
+        // Whole panels of known length vectorise.
+        match <&mut [f32; PANEL_ROWS]>::try_from(&mut *out) {
+            Ok(whole) => self.store_all(whole, first, products),
+            Err(_) => self.store_all(out, first, products),
+        }
+    }
+
+    #[inline(always)]
+    fn store_all(&self, out: &mut [f32], first: usize, products: &[f32; PANEL_ROWS]) {
         for (lane, (out, product)) in out.iter_mut().zip(products).enumerate() {
             let value = match self.bias {
                 Some(bias) => product + bias[first + lane],

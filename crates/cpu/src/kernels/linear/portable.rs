@@ -1,9 +1,11 @@
 //! The kernel in plain Rust: what the others compute, and the path of processors without one of their own.
 
+use std::ops::Range;
+
 use foredraft_quant::{CodeKind, PANEL_BLOCK, PANEL_ROWS, SUPER_BLOCK, ScaleKind, f16_to_f32};
 
-use super::Sums;
 use super::format::{Format, with_format};
+use super::{Job, Sums, for_each_tile};
 use crate::kernels::activations::Activations;
 use crate::weights::QuantizedPanel;
 
@@ -12,11 +14,19 @@ type Lanes = [f32; PANEL_ROWS];
 /// Four codes of each row.
 type Line = [u8; 64];
 
-pub(super) fn panel(panel: QuantizedPanel<'_>, x: Activations<'_>, sums: &mut Sums) {
-    with_format!(panel.kind, rows(panel, x, sums));
+/// # Safety
+/// As `quantized_panels` in the parent module.
+#[allow(unsafe_code)]
+pub(super) unsafe fn panels(job: &Job<'_>, panels: Range<usize>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for_each_tile(job, panels, |panel, x, sums| {
+            with_format!(panel.kind, rows(panel, x, sums))
+        });
+    }
 }
 
-fn rows<F: Format>(panel: QuantizedPanel<'_>, x: Activations<'_>, sums: &mut Sums) {
+fn rows<F: Format>(panel: &QuantizedPanel<'_>, x: &Activations<'_>, sums: &mut Sums) {
     let sums = &mut sums[..x.rows];
     sums.fill([0.0; PANEL_ROWS]);
     let group = F::CODES.lines() * 64;

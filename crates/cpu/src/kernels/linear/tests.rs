@@ -82,28 +82,39 @@ fn every_quantized_type_equals_the_scalar_twin_for_every_tile() {
                     };
                     quantize(isa, x, to, shared);
                 }
-                for p in 0..matrix.panels() {
-                    let mut sums = [[0.0; PANEL_ROWS]; TILE];
-                    #[allow(unsafe_code)]
-                    // SAFETY: one thread.
-                    let x = unsafe { shared.tile(0, rows, WIDTH) };
-                    quantized_panel(
-                        isa,
-                        matrix.quantized_panel(p).expect("quantized"),
-                        x,
-                        &mut sums,
-                    );
-                    for m in 0..rows {
-                        let twin = ActivationRow::quantize(&xs[m]);
-                        for n in p * PANEL_ROWS..OUTPUTS.min((p + 1) * PANEL_ROWS) {
-                            let expected = dot(kind, &bytes[n * row_bytes..][..row_bytes], &twin);
-                            check_bits(kind, isa, rows, m, n, sums[m][n % PANEL_ROWS], expected);
-                        }
+                let outs = run(isa, &matrix, rows, shared);
+                for m in 0..rows {
+                    let twin = ActivationRow::quantize(&xs[m]);
+                    for n in 0..OUTPUTS {
+                        let expected = dot(kind, &bytes[n * row_bytes..][..row_bytes], &twin);
+                        check_bits(kind, isa, rows, m, n, outs[m * OUTPUTS + n], expected);
                     }
                 }
             }
         }
     }
+}
+
+/// All outputs of a matrix, `[rows, outputs]`.
+fn run(isa: Isa, matrix: &Matrix, rows: usize, x: SharedActivations<'_>) -> Vec<f32> {
+    let mut outs = vec![9.0; rows * matrix.rows];
+    let job = Job {
+        matrix,
+        rows,
+        x,
+        finish: Finish {
+            bias: None,
+            accumulate: false,
+        },
+        arena: Shared::new(&mut outs),
+        out_start: 0,
+    };
+    #[allow(unsafe_code)]
+    // SAFETY: one thread.
+    unsafe {
+        quantized_panels(isa, &job, 0..matrix.panels());
+    }
+    outs
 }
 
 /// The largest codes and activations of every type: nothing saturates.
@@ -132,22 +143,13 @@ fn extreme_codes_and_activations_do_not_saturate() {
                         first_block: 0,
                     };
                     quantize(isa, &x, to, shared);
-                    let mut sums = [[0.0; PANEL_ROWS]; TILE];
-                    #[allow(unsafe_code)]
-                    // SAFETY: one thread.
-                    let tile = unsafe { shared.tile(0, 1, WIDTH) };
-                    quantized_panel(
-                        isa,
-                        matrix.quantized_panel(0).expect("quantized"),
-                        tile,
-                        &mut sums,
-                    );
+                    let outs = run(isa, &matrix, 1, shared);
                     let expected = dot(
                         kind,
                         &bytes[..bytes.len() / 16],
                         &ActivationRow::quantize(&x),
                     );
-                    check_bits(kind, isa, 1, 0, 0, sums[0][0], expected);
+                    check_bits(kind, isa, 1, 0, 0, outs[0], expected);
                 }
             }
         }
