@@ -153,6 +153,19 @@ fn attend<S: Simd, const N: usize>(
     }
 }
 
+/// Positions whose keys lie side by side in one page.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    /// The keys of the page, `[head_dim][16]`.
+    keys: &'a [u16],
+    /// The first position.
+    position: usize,
+    /// Its lane in the page.
+    lane: usize,
+    /// How many.
+    count: usize,
+}
+
 /// Scores of the positions in `range`, `[N][SPLIT]`; minus infinity before the window.
 #[inline(always)]
 fn score_positions<S: Simd, const N: usize>(
@@ -163,39 +176,36 @@ fn score_positions<S: Simd, const N: usize>(
     scores: &mut [f32],
 ) {
     let start = range.start;
-    let mut put =
-        |position: usize, count: usize, products: [[f32; PAGE_POSITIONS]; N], lane: usize| {
-            for (h, products) in products.iter().enumerate() {
-                let out = &mut scores[h * SPLIT + position - start..][..count];
-                for (out, product) in out.iter_mut().zip(&products[lane..]) {
-                    *out = product * context.scale;
-                }
+    let mut put = |run: &Run<'_>, products: &[[f32; PAGE_POSITIONS]; N]| {
+        for (h, products) in products.iter().enumerate() {
+            let out = &mut scores[h * SPLIT + run.position - start..][..run.count];
+            for (out, product) in out.iter_mut().zip(&products[run.lane..]) {
+                *out = product * context.scale;
             }
-        };
-    let committed = range.end.min(context.committed);
-    for position in (start..committed).step_by(PAGE_POSITIONS) {
-        let keys = context.page(position, context.keys);
-        if position + PAGE_POSITIONS < committed {
-            // The next page lies anywhere: the processor cannot guess where.
-            simd.prefetch(context.page(position + PAGE_POSITIONS, context.keys));
         }
-        let count = PAGE_POSITIONS.min(committed - position);
-        put(position, count, key_products(simd, queries, keys), 0);
-    }
-    let mut position = start.max(context.committed);
+    };
+    // A chain waits for its own last result; with few heads, two pages are walked at once.
+    let mut held: Option<Run<'_>> = None;
+    let mut position = start;
     while position < range.end {
-        let ahead = &context.path[position - context.committed..range.end - context.committed];
-        let slot = ahead[0].index();
-        let keys = &context.scratch[slot / PAGE_POSITIONS * context.page_elements + context.keys..];
-        // Sixteen keys cost what one costs; along a path many of them are wanted.
-        let run = slots_of_page(ahead);
-        put(
-            position,
-            run,
-            key_products(simd, queries, keys),
-            slot % PAGE_POSITIONS,
-        );
-        position += run;
+        let run = context.run_at(position, range.end);
+        position += run.count;
+        if position < range.end {
+            // The next page lies anywhere: the processor cannot guess where.
+            simd.prefetch(context.run_at(position, range.end).keys);
+        }
+        match held.take() {
+            None => held = Some(run),
+            Some(first) => {
+                let [a, b] = key_products(simd, queries, [first.keys, run.keys]);
+                put(&first, &a);
+                put(&run, &b);
+            }
+        }
+    }
+    if let Some(run) = held {
+        let [products] = key_products(simd, queries, [run.keys]);
+        put(&run, &products);
     }
     let outside = context.first.clamp(start, range.end) - start;
     for h in 0..N {
@@ -216,26 +226,32 @@ fn slots_of_page(path: &[Slot]) -> usize {
         .count()
 }
 
-/// Products of the queries with 16 keys, `[head_dim][16]`, a lane each: one chain over the head.
+/// Products of the queries with the 16 keys of each page, `[head_dim][16]`, a lane each: one chain over the head.
 #[inline(always)]
-fn key_products<S: Simd, const N: usize>(
+fn key_products<S: Simd, const N: usize, const P: usize>(
     simd: S,
     queries: [&[f32]; N],
-    keys: &[u16],
-) -> [[f32; PAGE_POSITIONS]; N] {
-    let mut sums = [simd.splat(0.0); N];
-    let (lines, _) = keys.as_chunks::<PAGE_POSITIONS>();
+    pages: [&[u16]; P],
+) -> [[[f32; PAGE_POSITIONS]; N]; P] {
     let head_dim = queries[0].len();
     let queries = queries.map(|q| &q[..head_dim]);
-    for (d, line) in lines[..head_dim].iter().enumerate() {
-        let key = simd.load_half(line);
-        for h in 0..N {
-            sums[h] = simd.fma(simd.splat(queries[h][d]), key, sums[h]);
+    let pages = pages.map(|page| &page.as_chunks::<PAGE_POSITIONS>().0[..head_dim]);
+    let mut sums = [[simd.splat(0.0); N]; P];
+    for d in 0..head_dim {
+        for (sums, page) in sums.iter_mut().zip(&pages) {
+            let keys = simd.load_half(&page[d]);
+            for (sum, query) in sums.iter_mut().zip(&queries) {
+                *sum = simd.fma(simd.splat(query[d]), keys, *sum);
+            }
         }
     }
-    let mut products = [[0.0; PAGE_POSITIONS]; N];
-    for h in 0..N {
-        simd.store(sums[h], &mut products[h]);
+    let mut products = [[[0.0; PAGE_POSITIONS]; N]; P];
+    for (products, sums) in products
+        .iter_mut()
+        .flatten()
+        .zip(sums.into_iter().flatten())
+    {
+        simd.store(sums, products);
     }
     products
 }
@@ -310,6 +326,31 @@ fn weigh_columns<S: Simd, const N: usize, const D: usize>(
 }
 
 impl<'a> HeadContext<'a> {
+    /// The run of positions from `position` on, before `end`.
+    #[inline(always)]
+    fn run_at(&self, position: usize, end: usize) -> Run<'a> {
+        let (keys, lane, count) = match position.checked_sub(self.committed) {
+            None => {
+                let lane = position % PAGE_POSITIONS;
+                let count = (PAGE_POSITIONS - lane).min(end.min(self.committed) - position);
+                (self.page(position, self.keys), lane, count)
+            }
+            Some(in_flight) => {
+                let ahead = &self.path[in_flight..end - self.committed];
+                let slot = ahead[0].index();
+                let start = slot / PAGE_POSITIONS * self.page_elements + self.keys;
+                let keys = &self.scratch[start..][..PAGE_POSITIONS * self.head_dim];
+                (keys, slot % PAGE_POSITIONS, slots_of_page(ahead))
+            }
+        };
+        Run {
+            keys,
+            position,
+            lane,
+            count,
+        }
+    }
+
     /// The keys (or the values) of the head in the page of a committed position.
     #[inline(always)]
     fn page(&self, position: usize, half: usize) -> &'a [u16] {

@@ -178,7 +178,7 @@ unsafe fn block<F: Format, const M: usize>(
             for (i, q) in q.iter().enumerate() {
                 dot = _mm512_dpbusd_epi32(dot, *q, _mm512_set1_epi32(*x.add(i)));
             }
-            let d = _mm512_mul_ps(scale, _mm512_set1_ps(*cursor.scales.add(m)));
+            let d = _mm512_mul_ps(scale, _mm512_set1_ps(*after(dot, cursor.scales).add(m)));
             *acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, *acc);
             match F::SCALES {
                 ScaleKind::HalfMin => {
@@ -195,6 +195,19 @@ unsafe fn block<F: Format, const M: usize>(
         cursor.minus_sums = cursor.minus_sums.add(M);
         cursor.scaled_sums = cursor.scaled_sums.add(M);
     }
+}
+
+/// The pointer, known to the compiler only after `dot`: otherwise it multiplies the scales of all rows first, and the
+/// products do not fit the registers beside the codes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+#[allow(clippy::pointers_in_nomem_asm_block)] // the pointer is passed through, not followed
+fn after<T>(dot: __m512i, mut pointer: *const T) -> *const T {
+    // SAFETY: no instruction at all.
+    unsafe {
+        std::arch::asm!("/* {0} {1} */", in(zmm_reg) dot, inout(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+    }
+    pointer
 }
 
 /// One block with a scale for each 16 weights.
