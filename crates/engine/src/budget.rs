@@ -118,7 +118,8 @@ pub(crate) fn plan(
     } else {
         format!(
             "not even a short context fits beside the weights; use a smaller quantization, or a budget of {}",
-            size(needs(PAGE_POSITIONS)?.total_bytes())
+            // Rounded up: what is advised must suffice.
+            size(needs(PAGE_POSITIONS)?.total_bytes() + (1 << 20))
         )
     };
     Err(BudgetError::Memory {

@@ -119,7 +119,7 @@ fn find(alias: &str) -> Option<Checkpoint> {
         .expect("an alias");
     let path = Store::from_env().expect("a store").find(entry);
     if path.is_none() {
-        eprintln!("skipped: {alias} is not here (foredraft pull {alias})");
+        foredraft_testing::skipped(&format!("{alias} is not here (foredraft pull {alias})"));
     }
     path.map(|path| Checkpoint::open(&path).expect("a checkpoint"))
 }

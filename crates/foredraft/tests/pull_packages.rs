@@ -197,7 +197,7 @@ fn a_real_wheel_is_read_by_a_real_python() {
         .status()
         .is_ok_and(|status| status.success());
     if !works {
-        eprintln!("skipped: there is no python3 to read a wheel with");
+        foredraft_testing::skipped("there is no python3 to read a wheel with");
         return;
     }
     let (file, python, (folder, path)) = (noise(50_000, 7), FakePython::new(), place());

@@ -39,7 +39,7 @@ impl Mapping {
         // pattern is valid; the parsers copy each header field once and check the copy. What cannot
         // be excluded is that another process rewrites or truncates the file meanwhile: rewriting
         // changes weights (wrong numbers, still bytes), truncating makes the system end the process
-        // (SIGBUS). That is the price of every engine that maps weights; `docs` tell users to
+        // (SIGBUS). That is the price of every engine that maps weights; the README tells users to
         // replace model files by renaming, as `pull` does.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| FormatError::io(&name, "map the file", &e))?;

@@ -223,10 +223,10 @@ fn shared(name: &str) -> Option<PathBuf> {
     );
     let path = root.join(name);
     if !path.exists() {
-        eprintln!(
-            "skipped: {} does not exist (set FOREDRAFT_SHARED)",
+        foredraft_testing::skipped(&format!(
+            "{} does not exist (set FOREDRAFT_SHARED)",
             path.display()
-        );
+        ));
         return None;
     }
     Some(path)
@@ -265,10 +265,10 @@ fn smollm2() -> Option<PathBuf> {
         .or_else(|| Some(variable("HOME")?.join(".cache/foredraft")))?;
     let path = home.join("models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf");
     if !path.exists() {
-        eprintln!(
-            "skipped: {} does not exist (foredraft pull smollm2-135m)",
+        foredraft_testing::skipped(&format!(
+            "{} does not exist (foredraft pull smollm2-135m)",
             path.display()
-        );
+        ));
         return None;
     }
     Some(path)

@@ -4,12 +4,20 @@
 mod random;
 mod tiny;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use foredraft_formats::Checkpoint;
 
 pub use random::Random;
 pub use tiny::TinyModel;
+
+/// Says that a test did not run its real work, and why. Straight to the process's stderr: the test runner hides what a
+/// passing test prints.
+pub fn skipped(why: &str) {
+    // A closed stderr is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
 
 /// stories260K as GGUF, the file that the binary carries.
 pub fn stories260k_path() -> PathBuf {

@@ -128,7 +128,7 @@ mod tests {
         parts
     }
 
-    /// cases.md: "a multi-byte character cut in two by an uneven burst".
+    /// A failure that users of other engines met: "a multi-byte character cut in two by an uneven burst".
     #[test]
     fn a_multi_byte_character_cut_in_two_by_an_uneven_burst() {
         let tokenizer = Tokenizer::for_tests();

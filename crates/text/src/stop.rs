@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// cases.md: "tokens after a stop string are kept when several arrive at once".
+    /// A failure that users of other engines met: "tokens after a stop string are kept when several arrive at once".
     #[test]
     fn tokens_after_a_stop_string_are_dropped_when_several_arrive_at_once() {
         let mut stop = matcher(&["###"]);

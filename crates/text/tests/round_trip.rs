@@ -37,7 +37,7 @@ fn hard_texts_come_back() {
     }
 }
 
-/// cases.md: "a multi-byte character cut in two by an uneven burst", with real tokens.
+/// A failure that users of other engines met: "a multi-byte character cut in two by an uneven burst", with real tokens.
 #[test]
 fn a_character_of_several_tokens_appears_when_it_is_complete() {
     let ids = SMOLLM2.encode("a🦙b", Special::AsText).expect("encodes");
@@ -61,7 +61,7 @@ fn a_character_of_several_tokens_appears_when_it_is_complete() {
     assert!(!detokenizer.is_holding());
 }
 
-/// cases.md: "tokens after a stop string are kept when several arrive at once", with real tokens.
+/// A failure that users of other engines met: "tokens after a stop string are kept when several arrive at once", with real tokens.
 #[test]
 fn a_burst_is_cut_at_the_stop_string_whatever_its_tokens() {
     let text = "one two\nUser: three four";

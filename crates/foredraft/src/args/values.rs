@@ -56,7 +56,7 @@ impl FromStr for Size {
 pub(crate) struct LogitBias {
     /// The token.
     pub(crate) token: TokenId,
-    /// Added to its logit; `-inf` forbids the token.
+    /// Added to its logit, finite.
     pub(crate) bias: f32,
 }
 
@@ -64,15 +64,12 @@ impl FromStr for LogitBias {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "'{text}' is no bias: write ID=X, such as 42=-1.5, or 42=-inf to forbid the token"
-            )
-        };
+        let wrong =
+            || format!("'{text}' is no bias: write ID=X, such as 42=-1.5 (X from -100 to 100)");
         let (id, bias) = text.split_once('=').ok_or_else(wrong)?;
         let id: u32 = id.trim().parse().map_err(|_| wrong())?;
         let bias: f32 = bias.trim().parse().map_err(|_| wrong())?;
-        if bias.is_nan() || bias == f32::INFINITY {
+        if !bias.is_finite() {
             return Err(wrong());
         }
         Ok(LogitBias {
@@ -115,6 +112,14 @@ pub(crate) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
         Ok(n) if (1..=MOST).contains(&n) => Ok(n),
         Ok(0) => Err("must be at least 1".to_string()),
         _ => Err(format!("must be a whole number from 1 to {MOST}")),
+    }
+}
+
+/// A count of at least two: a rate needs a first and a next.
+pub(crate) fn several(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(n) if (2..=4096).contains(&n) => Ok(n),
+        _ => Err("must be a whole number from 2 to 4096".to_string()),
     }
 }
 
@@ -192,19 +197,13 @@ mod tests {
                 bias: -1.5
             })
         );
-        assert_eq!(
-            "0=-inf".parse(),
-            Ok(LogitBias {
-                token: TokenId(0),
-                bias: f32::NEG_INFINITY
-            })
-        );
         for wrong in [
             "42",
             "=1",
             "-1=1",
             "42=",
             "42=inf",
+            "42=-inf",
             "42=nan",
             "4294967296=1",
         ] {

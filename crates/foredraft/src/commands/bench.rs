@@ -22,8 +22,8 @@ pub(crate) struct BenchArgs {
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) model: String,
 
-    /// Tokens that an answer is decoded for
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = values::count::<4096>)]
+    /// Tokens that an answer is decoded for, at least 2
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = values::several)]
     pub(crate) tokens: usize,
 
     /// Times that everything is measured

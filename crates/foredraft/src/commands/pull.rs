@@ -1,5 +1,7 @@
 //! `foredraft pull [MODEL]`: fetches a model, or lists those that can be named.
 
+use std::path::Path;
+
 use clap::Args;
 use foredraft::models::catalogue::{CATALOGUE, Contents, Entry};
 use foredraft::models::{ModelSpec, Store};
@@ -142,8 +144,12 @@ fn fetch(model: &str, json: bool) -> Result<(), Exit> {
         }
         ModelSpec::Alias(entry) => match &entry.contents {
             Contents::BuiltIn(_) => (None, Some(entry)),
-            Contents::Download(_) => {
-                let pulled = pull::pull_entry(entry, &Store::from_env()?, &settings, &progress);
+            Contents::Download(download) => {
+                let store = Store::from_env()?;
+                if let Some(path) = store.find(entry) {
+                    discard_if_damaged(&path, download.sha256)?;
+                }
+                let pulled = pull::pull_entry(entry, &store, &settings, &progress);
                 (Some(pulled.map_err(exit)?), Some(entry))
             }
         },
@@ -161,6 +167,22 @@ fn fetch(model: &str, json: bool) -> Result<(), Exit> {
     summarize(model, pulled.as_ref(), entry);
     if json {
         return output::stdout_json(&report(model, pulled, entry));
+    }
+    Ok(())
+}
+
+/// Removes a file of the store whose bytes have changed since it was fetched, so that it is fetched again.
+fn discard_if_damaged(path: &Path, sha256: &str) -> Result<(), Exit> {
+    let failed = |what: &str, error: std::io::Error| {
+        Exit::failed(anyhow::Error::new(error).context(format!("cannot {what} {}", path.display())))
+    };
+    let found = pull::sha256_of(path).map_err(|error| failed("read", error))?;
+    if found != sha256 {
+        output::warn(&format!(
+            "{} is damaged (sha256 {found}): it is fetched again",
+            path.display()
+        ));
+        std::fs::remove_file(path).map_err(|error| failed("remove", error))?;
     }
     Ok(())
 }

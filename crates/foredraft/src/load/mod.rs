@@ -5,8 +5,9 @@ mod memory;
 use std::sync::Arc;
 
 use foredraft::cpu::{self, CpuBackend, CpuError};
-use foredraft::engine::{Engine, EngineError, EngineOptions};
+use foredraft::engine::{BudgetError, Engine, EngineError, EngineOptions};
 use foredraft::formats::Checkpoint;
+use foredraft::model::LoadError;
 use foredraft::text::Tokenizer;
 
 use crate::args::{CpuPath, ModelOptions};
@@ -57,7 +58,9 @@ pub(crate) fn load(
 /// A file that holds no usable model, or a request that it cannot serve, is the input's fault.
 pub(crate) fn engine_error(error: EngineError) -> Exit {
     match error {
-        EngineError::Pages => Exit::failed(error),
+        EngineError::Pages | EngineError::Budget(BudgetError::Load(LoadError::NoMemory { .. })) => {
+            Exit::failed(error)
+        }
         _ => Exit::input(error),
     }
 }

@@ -32,6 +32,8 @@ use error::Stop;
 use lock::Lock;
 use part::PartFile;
 
+pub use part::sha256_of;
+
 /// A file to have: what it is called, how it is recognised, and who may have it.
 #[derive(Debug, Clone)]
 pub struct Artifact {

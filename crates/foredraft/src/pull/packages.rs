@@ -122,15 +122,23 @@ fn find_python(settings: &Settings) -> Result<OsString, SourceError> {
     };
     let mut why = String::new();
     for python in &candidates {
+        // The interpreter itself: a launcher (a version manager's script) would not pass a signal on to it.
         let tried = Command::new(python)
-            .args(["-c", "pass"])
+            .args(["-c", "import sys; print(sys.executable)"])
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .status();
+            .output();
         match tried {
-            Ok(status) if status.success() => return Ok(python.clone()),
-            Ok(status) => why = format!("it ended with {status}"),
+            Ok(output) if output.status.success() => {
+                let itself = String::from_utf8(output.stdout).unwrap_or_default();
+                let itself = itself.trim();
+                return Ok(if Path::new(itself).is_file() {
+                    itself.into()
+                } else {
+                    python.clone()
+                });
+            }
+            Ok(output) => why = format!("it ended with {}", output.status),
             Err(error) => why = error.to_string(),
         }
     }
@@ -169,11 +177,13 @@ fn download(
     let mut pip = Running::start(pip).map_err(|error| failed(error.to_string()))?;
     let most = slice.end - slice.start;
     let status = loop {
-        if let Some(status) = pip.ended().map_err(|error| failed(error.to_string()))? {
-            break status;
-        }
+        let ended = pip.ended().map_err(|error| failed(error.to_string()))?;
+        // Asked first: what was interrupted has not failed.
         if progress.cancelled() {
             return Err(PullError::Cancelled.into());
+        }
+        if let Some(status) = ended {
+            break status;
         }
         progress.at(have.max(slice.start + folder_bytes(work.path).min(most)));
         std::thread::sleep(LOOK_EVERY);
@@ -242,6 +252,9 @@ fn unpack(
         position = next;
     }
     let status = unzip.wait().map_err(|error| wrong(error.to_string()))?;
+    if progress.cancelled() {
+        return Err(PullError::Cancelled.into());
+    }
     if !status.success() {
         return Err(wrong(last_complaint(&unzip.complaints(), status)).into());
     }

@@ -12,6 +12,22 @@ use super::progress::Progress;
 /// Bytes read and written at a time.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
+/// The sha256 of a file, as 64 hex digits.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn sha256_of(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hexadecimal(&hash.finalize())),
+            read => hash.update(&buffer[..read]),
+        }
+    }
+}
+
 /// A prefix of a file, growing. Invariant: the hash covers exactly the bytes that are in the file.
 pub(super) struct PartFile {
     path: PathBuf,

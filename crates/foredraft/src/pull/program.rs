@@ -15,6 +15,9 @@ pub(super) struct Running {
 impl Running {
     /// Starts it; its stderr must be piped to be collected.
     pub(super) fn start(mut command: Command) -> std::io::Result<Self> {
+        // In a group of its own: Ctrl-C in the terminal is for us, who then end it in good order.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
         let complaints = child
             .stderr

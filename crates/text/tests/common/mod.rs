@@ -19,10 +19,10 @@ pub(crate) fn shared(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("FOREDRAFT_SHARED").map_or(beside, PathBuf::from);
     let path = root.join("data").join(name);
     if !path.exists() {
-        eprintln!(
-            "skipped: {} does not exist (set FOREDRAFT_SHARED)",
+        foredraft_testing::skipped(&format!(
+            "{} does not exist (set FOREDRAFT_SHARED)",
             path.display()
-        );
+        ));
         return None;
     }
     Some(path)
