@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Spins before the first yield: some 50 microseconds.
+/// Spins before the first yield. Far fewer made a quiet machine slower (docs/performance.md).
 const SPINS: u32 = 2_000;
-/// Yields before sleeping: some hundreds of microseconds on a quiet machine.
+/// Yields before sleeping.
 const YIELDS: u32 = 200;
 
 /// Threads that this process may run at once (processors, less what a control group or an affinity forbids).

@@ -14,7 +14,7 @@ use foredraft_testing::{Random, TinyModel, stories260k};
 use foredraft_common::TokenId;
 
 const CONTEXT: usize = 128;
-const MAX_ROWS: usize = 64;
+const MAX_ROWS: usize = 128;
 
 /// An executor and the pages of one sequence.
 struct Runner {
@@ -111,13 +111,17 @@ fn check_all_shapes(name: &str, checkpoint: &Checkpoint, threads: usize, path: C
     let reference = runner.chunks(&text, 1);
     let label = |what: &str| format!("{name}, {threads} threads, {path}: {what}");
 
-    for size in [7, 48, 64] {
+    // Longer than the longest chunk, so that each size cuts it somewhere else and only the last takes it whole.
+    let long = tokens(100, vocabulary, 11);
+    let long_reference = runner.chunks(&long, 1);
+    for size in [7, 64, 100] {
         assert!(
-            runner.chunks(&text, size) == reference,
+            runner.chunks(&long, size) == long_reference,
             "{}",
             label(&format!("chunks of {size}"))
         );
     }
+    runner.chunks(&text, 48);
     // M rows, for every M, after a committed prefix that ends within a page.
     for rows in 1..=48 {
         let prefix = 48 - rows;

@@ -374,3 +374,125 @@ impl<'a> HeadContext<'a> {
         &store[page * self.page_elements + self.values + lane * self.head_dim..]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::{CpuPath, Isa};
+
+    fn halves(count: usize, step: f64) -> Vec<u16> {
+        // Growing: the largest score is in the last part, or in the first where the pages are taken backwards.
+        let value = |i: usize| {
+            half::f16::from_f64((i as f64 * step).sin() * (0.2 + i as f64 / count as f64)).to_bits()
+        };
+        (0..count).map(value).collect()
+    }
+
+    /// Softmax attention in f64, straight from the definition.
+    fn naive(query: &[f32], context: &HeadContext<'_>) -> Vec<f64> {
+        let element = |store: &[u16], at: usize| f64::from(f16_to_f32(store[at]));
+        let place = |position: usize| match position.checked_sub(context.committed) {
+            None => (
+                context.pool,
+                context.pages[position / 16].index(),
+                position % 16,
+            ),
+            Some(j) => (
+                context.scratch,
+                context.path[j].index() / 16,
+                context.path[j].index() % 16,
+            ),
+        };
+        let end = context.committed + context.path.len();
+        let score = |position: usize| {
+            let (store, page, lane) = place(position);
+            let keys = page * context.page_elements + context.keys;
+            let terms = query.iter().enumerate();
+            let dot: f64 = terms
+                .map(|(d, q)| f64::from(*q) * element(store, keys + d * 16 + lane))
+                .sum();
+            dot * f64::from(context.scale)
+        };
+        let scores: Vec<f64> = (context.first..end).map(score).collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let value = |d: usize| {
+            let terms = weights.iter().zip(context.first..end);
+            terms.map(move |(weight, position)| {
+                let (store, page, lane) = place(position);
+                let at = page * context.page_elements + context.values + lane * query.len() + d;
+                weight * element(store, at)
+            })
+        };
+        (0..query.len())
+            .map(|d| value(d).sum::<f64>() / sum)
+            .collect()
+    }
+
+    /// Contexts on both sides of the split, windows that begin in either part, ancestors that are scattered.
+    #[test]
+    fn attention_is_softmax_attention_on_every_path() {
+        for head_dim in [8, 64, 72] {
+            let page_elements = 2 * 16 * head_dim;
+            let pool = halves(160 * page_elements, 0.37);
+            let scratch = halves(3 * page_elements, 0.59);
+            let forwards: Vec<PageId> = (0..160).map(PageId).collect();
+            let backwards: Vec<PageId> = (0..160).rev().map(PageId).collect();
+            let path = [0, 1, 2, 5, 17, 40].map(Slot);
+            for (committed, first) in [
+                (0, 0),
+                (37, 0),
+                (1021, 0),
+                (1090, 0),
+                (2100, 0),
+                (1090, 37),
+                (2100, 1500),
+            ] {
+                for (heads, pages) in
+                    (1..=GROUP).flat_map(|heads| [(heads, &forwards), (heads, &backwards)])
+                {
+                    let queries: Vec<f32> = (0..heads * head_dim)
+                        .map(|i| (i as f32 * 0.83).cos())
+                        .collect();
+                    let context = HeadContext {
+                        pool: &pool,
+                        scratch: &scratch,
+                        page_elements,
+                        head_dim,
+                        keys: 0,
+                        values: 16 * head_dim,
+                        pages,
+                        committed,
+                        path: &path,
+                        first,
+                        scale: 0.4,
+                    };
+                    let mut expected_bits: Option<Vec<f32>> = None;
+                    for isa in CpuPath::ALL.into_iter().filter_map(Isa::new) {
+                        let mut out = vec![0.0; heads * head_dim];
+                        let mut workspace = Workspace::new(head_dim);
+                        attend_heads(isa, &queries, head_dim, context, &mut workspace, &mut out);
+                        let label = format!(
+                            "{} dim {head_dim} committed {committed} first {first}",
+                            isa.path()
+                        );
+                        assert_eq!(
+                            &out,
+                            expected_bits.get_or_insert_with(|| out.clone()),
+                            "{label}"
+                        );
+                        for (query, out) in queries.chunks(head_dim).zip(out.chunks(head_dim)) {
+                            for (got, expected) in out.iter().zip(naive(query, &context)) {
+                                assert!(
+                                    (f64::from(*got) - expected).abs() < 1e-4,
+                                    "{label}: {got}, not {expected}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ struct Style {
     key_separator: Option<String>,
     /// Keys in alphabetical order.
     sort_keys: bool,
-    /// Everything beyond ASCII as `\uXXXX`.
+    /// Everything beyond ASCII as JSON's `\u` escapes.
     ensure_ascii: bool,
 }
 
