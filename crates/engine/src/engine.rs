@@ -7,7 +7,7 @@ use std::time::Instant;
 use foredraft_common::{Position, TokenId};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, ModelError,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
     ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
@@ -101,16 +101,17 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the model of a checkpoint.
+    /// Loads the model of a checkpoint. `watch` is told how far the weights are, and may end it.
     ///
     /// # Errors
     /// When the architecture is unknown, a tensor is missing or misshapen, the vocabulary does not belong to the
-    /// model, or the memory does not suffice.
+    /// model, the memory does not suffice, or `watch` ends it.
     pub fn load(
         checkpoint: &Checkpoint,
         tokenizer: Arc<Tokenizer>,
         backend: &dyn Backend,
         options: &EngineOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<Self, EngineError> {
         let program = program_for(checkpoint, &ProgramOptions::default())?;
         let (tokens, embeddings) = (tokenizer.vocabulary_len(), program.vocabulary);
@@ -132,7 +133,7 @@ impl Engine {
             allowed.ban(id);
         }
         let executor = backend
-            .load(program, checkpoint, &options)
+            .load(program, checkpoint, &options, watch)
             .map_err(BudgetError::from)?;
         Ok(Self {
             pools: options
