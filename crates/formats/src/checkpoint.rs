@@ -240,8 +240,7 @@ impl Checkpoint {
     }
 
     /// Says that these bytes of a tensor's data have been copied elsewhere (packed), so that the memory their
-    /// part of the file took can be given to others: all pages that they touch. What is beyond the tensor is left
-    /// alone. They stay readable, slowly. Without effect on models that are not mapped files.
+    /// part of the file took can be given to others, that of their close neighbours too. All stay readable, slowly. Without effect on models that are not mapped files.
     pub fn release(&self, name: &str, bytes: Range<usize>) {
         self.tensors.release(name, bytes);
     }
