@@ -37,7 +37,7 @@ fn physical_cores(root: &Path) -> Option<usize> {
     Some(count_cores(&allowed, siblings))
 }
 
-/// The affinity in a `status` file: `Cpus_allowed_list:	0-3,8`.
+/// The affinity in a `status` file, after `Cpus_allowed_list:`, such as `0-3,8`.
 fn allowed_processors(status: &str) -> Option<BTreeSet<usize>> {
     let mut lines = status.lines();
     parse_list(lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
