@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, Memory, Program};
 
-use crate::executor::CpuExecutor;
+use crate::executor::{CpuExecutor, Space};
 use crate::kernels::activations::ActivationBuffer;
-use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
 use crate::path::{CpuPath, Isa};
 use crate::pool::Pool;
 use crate::reader::Reader;
-use crate::sizes::{is_streamed, rows, tap_width, widest_head, widest_input};
+use crate::sizes::{is_streamed, rows, tap_width, widest_input};
 use crate::weights::{bytes_for, check_shape, find};
 
 /// Why the CPU backend could not be made.
@@ -121,8 +120,9 @@ impl Backend for CpuBackend {
             memory.weights_bytes += 4 * spec.len as u64;
         }
         for (group, pages) in program.kv_groups.iter().zip(&options.pages) {
-            memory.kv_bytes += KvStore::pool_bytes(group, *pages);
-            memory.scratch_bytes += KvStore::scratch_bytes(group, options.max_slots);
+            memory.kv_bytes += KvStore::pool_bytes(group, options.kv_type, *pages);
+            memory.scratch_bytes +=
+                KvStore::scratch_bytes(group, options.kv_type, options.max_slots);
         }
         for buffer in &program.buffers {
             memory.scratch_bytes += 4 * (buffer.width * rows(buffer.rows, options)) as u64;
@@ -134,7 +134,7 @@ impl Backend for CpuBackend {
         }
         memory.scratch_bytes +=
             ActivationBuffer::bytes_for(widest_input(program) * options.max_rows);
-        memory.scratch_bytes += Workspace::bytes_for(widest_head(program)) * self.threads as u64;
+        memory.scratch_bytes += Space::bytes_for(program) * self.threads as u64;
         Ok(memory)
     }
 
