@@ -39,6 +39,7 @@ mod allowed;
 mod distribution;
 mod history;
 mod log_softmax;
+mod lookup;
 mod random;
 mod row;
 mod sample;
