@@ -137,6 +137,31 @@ impl Distribution {
     }
 }
 
+/// What drafters and verifiers do to a distribution; sums and quotients are f64, rounded once.
+impl Distribution {
+    /// Becomes a copy of `other`, keeping its buffers.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.tokens.clone_from(&other.tokens);
+        self.probabilities.clone_from(&other.probabilities);
+        self.peak = other.peak;
+    }
+
+    /// Takes `token` out and normalises the rest. When nothing would be left, stays as it was and gives false.
+    #[must_use]
+    pub(crate) fn remove(&mut self, token: TokenId) -> bool {
+        let Ok(place) = self.tokens.binary_search(&token) else {
+            return true;
+        };
+        if self.tokens.len() == 1 {
+            return false;
+        }
+        self.tokens.remove(place);
+        self.probabilities.remove(place);
+        self.normalise();
+        true
+    }
+}
+
 /// How [`Transforms`](crate::Transforms) builds a distribution: from weights, which may be any multiple of
 /// probabilities until [`normalise`](Distribution::normalise) restores the invariants.
 impl Distribution {

@@ -37,6 +37,8 @@
 
 mod allowed;
 mod distribution;
+mod drafter;
+mod draw;
 mod history;
 mod log_softmax;
 mod lookup;
@@ -47,12 +49,16 @@ mod select;
 mod settings;
 pub mod statistics;
 mod transforms;
+mod tree;
 
 pub use allowed::AllowedTokens;
 pub use distribution::{Distribution, DistributionError};
+pub use drafter::{DraftError, Drafter, NodeBudget, Origin, SequenceId, SequenceView, Verdict};
+pub use draw::{DraftDraw, Replacement, draw_children};
 pub use history::{History, HistoryView, TokenCounts};
 pub use log_softmax::{LogSoftmax, log_probability};
 pub use random::{Noise, NoiseKey, Purpose, philox4x32_10};
 pub use sample::sample;
 pub use settings::{SamplingSettings, SettingsError};
 pub use transforms::Transforms;
+pub use tree::{Node, NodeIndex, TokenTree};

@@ -49,6 +49,45 @@ pub fn sample(distribution: &Distribution, noise: &impl Noise) -> TokenId {
     winner
 }
 
+/// When a token arrives in the race.
+pub(crate) type Arrival = (f64, TokenId);
+
+/// The first `count` tokens to arrive, in order (all, when the support is smaller); the first is what [`sample`] draws.
+///
+/// They are a draw without replacement: each is distributed as the distribution without those before it, renormalised
+/// (the Gumbel-top-k trick, Kool et al. 1903.06059).
+pub(crate) fn first_arrivals(
+    distribution: &Distribution,
+    noise: &impl Noise,
+    count: usize,
+    arrivals: &mut Vec<Arrival>,
+) {
+    arrivals.clear();
+    let Some(last) = count.min(distribution.support().len()).checked_sub(1) else {
+        return;
+    };
+    let chunks = distribution.support().chunks(CHUNK);
+    for (tokens, probabilities) in chunks.zip(distribution.probabilities().chunks(CHUNK)) {
+        let mut words = [0; CHUNK + 4];
+        let high = high_words(tokens, noise, &mut words);
+        for ((&token, &high), &p) in tokens.iter().zip(high).zip(probabilities) {
+            let p = f64::from(p);
+            let beaten = |&(best, _): &Arrival| is_beaten(high, p, best);
+            if arrivals.get(last).is_some_and(beaten) {
+                continue;
+            }
+            let low = noise.low_words(token.0 >> 2)[token.index() & 3];
+            let time = exponential_from_uniform(uniform_from_words(high, low)) / p;
+            // Tokens ascend, so that among equal times the lowest id stays in front.
+            let place = arrivals.partition_point(|&(before, _)| before <= time);
+            if place <= last {
+                arrivals.truncate(last);
+                arrivals.insert(place, (time, token));
+            }
+        }
+    }
+}
+
 /// The upper random bits of `tokens` (at most [`CHUNK`], ascending), each block of noise made once.
 fn high_words<'a>(
     tokens: &[TokenId],
