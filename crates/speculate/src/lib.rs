@@ -57,6 +57,7 @@ pub use drafter::{DraftError, Drafter, NodeBudget, Origin, SequenceId, SequenceV
 pub use draw::{DraftDraw, Replacement, draw_children};
 pub use history::{History, HistoryView, TokenCounts};
 pub use log_softmax::{LogSoftmax, log_probability};
+pub use lookup::Lookup;
 pub use random::{Noise, NoiseKey, Purpose, philox4x32_10};
 pub use sample::sample;
 pub use settings::{SamplingSettings, SettingsError};

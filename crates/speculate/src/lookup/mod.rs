@@ -78,6 +78,8 @@ struct Cursor {
 /// A node that could be added.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
+    /// Its place among the candidates, by parent and rank: which of two equal ones comes first.
+    place: usize,
     parent: NodeIndex,
     token: TokenId,
     confidence: f32,
@@ -133,6 +135,9 @@ impl Drafter for Lookup {
             let Some(sequence) = self.sequences.get_mut(&view.id) else {
                 continue;
             };
+            if budget.nodes == 0 || budget.width == 0 {
+                continue;
+            }
             self.candidates.clear();
             for &(node, cursor) in &sequence.frontier {
                 if tree.sampled(node).is_some() || tree.depth(node) >= sequence.longest_draft() {
@@ -145,9 +150,11 @@ impl Drafter for Lookup {
                     budget.width,
                     &mut self.ranked,
                 );
-                let children = self.ranked.iter();
-                self.candidates
-                    .extend(children.map(|next| candidate(node, cursor, next, total)));
+                for next in &self.ranked {
+                    let place = self.candidates.len();
+                    self.candidates
+                        .push(candidate(place, node, cursor, next, total));
+                }
             }
             sequence.frontier.clear();
             add_best(
@@ -249,11 +256,18 @@ fn rank(
 
 /// The child that a continuation would be. Its confidence is its share of all that followed, times len / (len + 1): of a string
 /// that has occurred before, the longer the likelier it is that it goes on in the same way.
-fn candidate(parent: NodeIndex, cursor: Cursor, next: &Continuation, total: u64) -> Candidate {
+fn candidate(
+    place: usize,
+    parent: NodeIndex,
+    cursor: Cursor,
+    next: &Continuation,
+    total: u64,
+) -> Candidate {
     let len = cursor.len.min(LONGEST_BELIEVED) as f32;
     let share = next.count as f32 / total.max(1) as f32;
     let confidence = share * (len / (len + 1.0));
     Candidate {
+        place,
         parent,
         token: next.token,
         confidence,
@@ -265,9 +279,7 @@ fn candidate(parent: NodeIndex, cursor: Cursor, next: &Continuation, total: u64)
     }
 }
 
-/// Adds the best candidates to the tree, `most` nodes in all, and puts their nodes into `frontier`.
-///
-/// The candidates of a parent come one after another, and so stay in their order when values are equal.
+/// Adds the best candidates to the tree, at most `most` new nodes, and puts the nodes of all that are in it now into `frontier`.
 fn add_best(
     candidates: &mut [Candidate],
     tree: &mut TokenTree,
@@ -275,8 +287,19 @@ fn add_best(
     source: u8,
     frontier: &mut Vec<(NodeIndex, Cursor)>,
 ) {
-    todo!()
+    // Values are not negative, so their bits are in their order.
+    candidates.sort_unstable_by_key(|c| (Reverse(c.cursor.value.to_bits()), c.place));
+    let most = tree.len().saturating_add(most);
+    for c in candidates.iter() {
+        // Another drafter of a mixture may have added the token before: then it is no new node.
+        if tree.len() < most || tree.child_of(c.parent, c.token).is_some() {
+            let node = tree.push(c.parent, c.token, source, c.confidence);
+            frontier.push((node, c.cursor));
+        }
+    }
 }
 
+#[cfg(test)]
+mod search;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,8 @@
 //! The automaton against a twin that searches the whole text for everything.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
+use super::super::search::{Continuations, continuations_by_search, longest_match_by_search};
 use super::*;
 
 fn automaton_of(ids: impl IntoIterator<Item = u32>) -> SuffixAutomaton {
@@ -12,33 +11,6 @@ fn automaton_of(ids: impl IntoIterator<Item = u32>) -> SuffixAutomaton {
         automaton.push(TokenId(id));
     }
     automaton
-}
-
-/// Token, times and latest end of each continuation, by token.
-type Continuations = BTreeMap<u32, (u32, u32)>;
-
-/// The longest suffix of `text` that also ends earlier, and what has followed `pattern`.
-fn longest_match_by_search(text: &[u32]) -> usize {
-    let earlier = &text[..text.len().saturating_sub(1)];
-    let occurs = |len: usize| {
-        let suffix = &text[text.len() - len..];
-        earlier.windows(len).any(|window| window == suffix)
-    };
-    (1..text.len()).rev().find(|&len| occurs(len)).unwrap_or(0)
-}
-
-fn continuations_by_search(text: &[u32], pattern: &[u32]) -> Continuations {
-    let mut found = Continuations::new();
-    for (start, window) in text.windows(pattern.len() + 1).enumerate() {
-        if let Some((&next, before)) = window.split_last()
-            && before == pattern
-        {
-            let (count, end) = found.entry(next).or_default();
-            *count += 1;
-            *end = (start + pattern.len() + 1) as u32;
-        }
-    }
-    found
 }
 
 fn continuations(automaton: &SuffixAutomaton, state: StateId) -> Continuations {
