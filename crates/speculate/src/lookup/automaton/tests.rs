@@ -121,6 +121,16 @@ proptest! {
     }
 }
 
+/// "1" follows 0 alone before 20 different tokens, then 2: its state is split off one that is wide.
+#[test]
+fn a_wide_state_is_split() {
+    let text: Vec<u32> = (10..30)
+        .flat_map(|id| [0, 1, id])
+        .chain([2, 1, 40, 3, 1, 12, 1, 41])
+        .collect();
+    check_against_search(&text).unwrap();
+}
+
 #[test]
 fn a_match_and_its_continuations_by_hand() {
     // 1 2 3 | 1 2 4 | 1 2 3 | 1 2: the longest earlier suffix is "1 2 3 1 2", which 4 followed.
