@@ -160,6 +160,36 @@ impl Distribution {
         self.normalise();
         true
     }
+
+    /// Becomes norm(max(0, a p - b q)) and gives the sum before normalisation. When that is 0, becomes a copy of p:
+    /// p nowhere exceeds q then, which for two distributions means that they differ by rounding only.
+    pub(crate) fn set_excess(&mut self, (a, p): (f64, &Self), (b, q): (f64, &Self)) -> f64 {
+        let mut rest = q.iter().peekable();
+        self.set_weights(p.iter().map(|(token, p)| {
+            while rest.next_if(|&(other, _)| other < token).is_some() {}
+            let q = rest.next_if(|&(other, _)| other == token);
+            let q = q.map_or(0.0, |(_, q)| f64::from(q));
+            (token, (a * f64::from(p) - b * q) as f32)
+        }));
+        if self.tokens.is_empty() {
+            self.copy_from(p);
+            return 0.0;
+        }
+        self.normalise()
+    }
+
+    /// The sum of the probabilities of all tokens but these, which must ascend. Summed and not subtracted from 1: what
+    /// is left of a peaked distribution may be far smaller than the rounding of 1.
+    pub(crate) fn sum_without(&self, tokens: &[TokenId]) -> f64 {
+        let (mut sum, mut start) = (0.0, 0);
+        for token in tokens {
+            if let Ok(place) = self.tokens.binary_search(token) {
+                sum += row::sum(&self.probabilities[start..place]);
+                start = place + 1;
+            }
+        }
+        sum + row::sum(&self.probabilities[start..])
+    }
 }
 
 /// How [`Transforms`](crate::Transforms) builds a distribution: from weights, which may be any multiple of
@@ -212,14 +242,18 @@ impl Distribution {
         self.probabilities.truncate(kept);
     }
 
-    /// Turns weights (the largest is 1) into probabilities: each is weight / sum of weights, computed in
-    /// f64 and rounded once. None becomes 0: a weight is at least 2^-126 and the sum at most the number of tokens.
-    pub(crate) fn normalise(&mut self) {
+    /// Turns weights into probabilities: each is weight / sum of weights, computed in f64
+    /// and rounded once. Gives the sum.
+    ///
+    /// None becomes 0: of transformed logits a weight is at least 2^-126 and the sum at most the number of tokens;
+    /// of differences of probabilities the sum is at most 1, up to rounding.
+    pub(crate) fn normalise(&mut self) -> f64 {
         let sum = row::sum(&self.probabilities);
         for weight in &mut self.probabilities {
             *weight = (f64::from(*weight) / sum) as f32;
         }
         self.find_peak();
+        sum
     }
 
     fn find_peak(&mut self) {

@@ -49,6 +49,7 @@ mod settings;
 pub mod statistics;
 mod transforms;
 mod tree;
+mod verify;
 
 pub use allowed::AllowedTokens;
 pub use distribution::{Distribution, DistributionError};
@@ -61,3 +62,7 @@ pub use sample::sample;
 pub use settings::{SamplingSettings, SettingsError};
 pub use transforms::Transforms;
 pub use tree::{Node, NodeIndex, TokenTree};
+pub use verify::{
+    Block, Chance, Coupled, Draw, KeyedChance, LogitsTarget, Rejection, Target, TargetBuffers,
+    Verifier, Verify, VerifyError, VerifyRule,
+};
