@@ -314,4 +314,50 @@ mod tests {
         );
         assert_eq!(error(&[]), "the probabilities sum to 0, not to 1");
     }
+
+    fn from(probabilities: &[f32]) -> Distribution {
+        Distribution::from_dense(probabilities).expect("valid")
+    }
+
+    #[test]
+    fn a_removed_token_leaves_the_rest_in_proportion() {
+        let mut d = from(&[0.5, 0.0, 0.125, 0.375]);
+        assert!(d.remove(TokenId(1)), "not there: nothing to do");
+        assert_eq!(d, from(&[0.5, 0.0, 0.125, 0.375]));
+        assert!(d.remove(TokenId(0)));
+        assert_eq!(d, from(&[0.0, 0.0, 0.25, 0.75]));
+        assert!(d.remove(TokenId(2)));
+        assert!(!d.remove(TokenId(3)), "nothing would be left");
+        assert_eq!(d, Distribution::one_hot(TokenId(3)));
+    }
+
+    #[test]
+    fn the_excess_of_p_over_q_worked_by_hand() {
+        // p - q: 0.25, -0.5, 0.125, 0.125, with tokens that only one of them has.
+        let p = from(&[0.5, 0.0, 0.375, 0.125]);
+        let q = from(&[0.25, 0.5, 0.25, 0.0]);
+        let mut d = Distribution::one_hot(TokenId(9));
+        assert_eq!(d.set_excess((1.0, &p), (1.0, &q)), 0.5);
+        assert_eq!(d, from(&[0.5, 0.0, 0.25, 0.25]));
+        assert_eq!(d.argmax(), TokenId(0));
+        // p / 2 - q: 0, -0.5, -0.0625, 0.0625.
+        assert_eq!(d.set_excess((0.5, &p), (1.0, &q)), 0.0625);
+        assert_eq!(d, Distribution::one_hot(TokenId(3)));
+        // Nowhere above: p itself.
+        assert_eq!(d.set_excess((1.0, &p), (1.0, &p)), 0.0);
+        assert_eq!(d, p);
+    }
+
+    #[test]
+    fn a_sum_without_tokens_is_summed_and_not_subtracted() {
+        let tiny = 2f32.powi(-100);
+        let d = from(&[0.5, tiny, 0.5, 0.0, tiny]);
+        assert_eq!(
+            d.sum_without(&[TokenId(0), TokenId(2)]),
+            2.0 * f64::from(tiny)
+        );
+        assert_eq!(d.sum_without(&[TokenId(0), TokenId(3)]), 0.5);
+        assert_eq!(d.sum_without(&[]), d.sum());
+        assert_eq!(d.sum_without(&[0, 1, 2, 4].map(TokenId)), 0.0);
+    }
 }

@@ -281,4 +281,22 @@ mod tests {
             }
         }
     }
+
+    /// Drafts and verdicts of a seed keep their noise only while this numbering stays.
+    #[test]
+    fn noise_of_a_step_is_keyed_by_position_depth_and_attempt() {
+        let root = NoiseKey {
+            seed: 3 << 32 | 4,
+            choice: 1,
+            position: Position(9),
+        };
+        let noise = StepNoise::new(root, 5, 2, (Purpose::DraftHigh, Purpose::DraftLow));
+        for (words, purpose) in [(noise.high_words(11), 8), (noise.low_words(11), 9)] {
+            let last = (5 * 4096 + 2) << 8 | purpose;
+            assert_eq!(words, philox4x32_10([11, 14, 1, last], [4, 3]));
+        }
+        let [high, low, ..] = noise.high_words(0);
+        let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
+        assert_eq!(noise.unit(), bits as f64 / 2f64.powi(53));
+    }
 }

@@ -139,3 +139,33 @@ fn target_at<'t>(
         .distribution(tree, node)
         .map_err(|source| VerifyError::Distribution { depth, source })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_coupled_for_a_seed_and_at_temperature_0() {
+        use VerifyRule::{Block, Coupled, Rejection};
+        let resolved = |verify: Verify| {
+            [(false, false), (true, false), (false, true), (true, true)]
+                .map(|(seeded, greedy)| verify.resolve(seeded, greedy))
+        };
+        assert_eq!(
+            resolved(Verify::Auto),
+            [Rejection, Coupled, Coupled, Coupled]
+        );
+        assert_eq!(resolved(Verify::Rejection), [Rejection; 4]);
+        assert_eq!(resolved(Verify::Coupled), [Coupled; 4]);
+        assert_eq!(resolved(Verify::Block), [Block; 4]);
+        for (rule, name) in [
+            (Rejection, "rejection"),
+            (Coupled, "coupled"),
+            (Block, "block"),
+        ] {
+            assert_eq!(rule.verifier().name(), name);
+            assert_eq!(rule.draft_draw(true), DraftDraw::Ranked);
+        }
+        assert_eq!(Coupled.draft_draw(false), DraftDraw::Coupled);
+    }
+}
