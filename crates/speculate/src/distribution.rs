@@ -164,13 +164,25 @@ impl Distribution {
     /// Becomes norm(max(0, a p - b q)) and gives the sum before normalisation. When that is 0, becomes a copy of p:
     /// p nowhere exceeds q then, which for two distributions means that they differ by rounding only.
     pub(crate) fn set_excess(&mut self, (a, p): (f64, &Self), (b, q): (f64, &Self)) -> f64 {
-        let mut rest = q.iter().peekable();
-        self.set_weights(p.iter().map(|(token, p)| {
-            while rest.next_if(|&(other, _)| other < token).is_some() {}
-            let q = rest.next_if(|&(other, _)| other == token);
-            let q = q.map_or(0.0, |(_, q)| f64::from(q));
-            (token, (a * f64::from(p) - b * q) as f32)
-        }));
+        // Room for all of p, filled from the front: a weight that is not kept is written over by the next.
+        self.tokens.resize(p.tokens.len(), TokenId(0));
+        self.probabilities.resize(p.tokens.len(), 0.0);
+        let (mut kept, mut place) = (0, 0);
+        for (&token, &p) in p.tokens.iter().zip(&p.probabilities) {
+            while q.tokens.get(place).is_some_and(|&other| other < token) {
+                place += 1;
+            }
+            let q = match q.tokens.get(place) {
+                Some(&other) if other == token => f64::from(q.probabilities[place]),
+                _ => 0.0,
+            };
+            let weight = (a * f64::from(p) - b * q) as f32;
+            self.tokens[kept] = token;
+            self.probabilities[kept] = weight;
+            kept += usize::from(weight > 0.0);
+        }
+        self.tokens.truncate(kept);
+        self.probabilities.truncate(kept);
         if self.tokens.is_empty() {
             self.copy_from(p);
             return 0.0;

@@ -70,10 +70,22 @@ pub(crate) fn first_arrivals(
     for (tokens, probabilities) in chunks.zip(distribution.probabilities().chunks(CHUNK)) {
         let mut words = [0; CHUNK + 4];
         let high = high_words(tokens, noise, &mut words);
-        for ((&token, &high), &p) in tokens.iter().zip(high).zip(probabilities) {
-            let p = f64::from(p);
-            let beaten = |&(best, _): &Arrival| is_beaten(high, p, best);
-            if arrivals.get(last).is_some_and(beaten) {
+        let runners = || {
+            high.iter()
+                .zip(probabilities)
+                .map(|(&high, &p)| (high, f64::from(p)))
+        };
+        // Once there are enough, a token has to beat the last of them; usually a whole chunk does not.
+        if let Some(&(worst, _)) = arrivals.get(last)
+            && runners().fold(true, |all, (high, p)| all & is_beaten(high, p, worst))
+        {
+            continue;
+        }
+        for (&token, (high, p)) in tokens.iter().zip(runners()) {
+            if arrivals
+                .get(last)
+                .is_some_and(|&(worst, _)| is_beaten(high, p, worst))
+            {
                 continue;
             }
             let low = noise.low_words(token.0 >> 2)[token.index() & 3];

@@ -6,7 +6,7 @@ use foredraft_speculate::{DraftDraw, Replacement, VerifyRule};
 use crate::decode::{Decoder, Parent, by_plan, keyed};
 use crate::model::{Model, Plan, SHAPES, share};
 
-const STEPS: u64 = 40_000;
+const STEPS: u64 = 20_000;
 
 /// Standard errors that a frequency may lie off: beyond 5 once in two million.
 const LIMIT: f64 = 5.0;

@@ -141,7 +141,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(60))]
+    #![proptest_config(config(150))]
 
     #[test]
     fn chains_of_four_are_lossless(seed: u64, shape in shape()) {

@@ -68,8 +68,8 @@ impl Reference {
         if self.fault != Fault::ResidualNotClamped {
             return chance.draw(depth, Draw::Residual, &distribution(p.iter().copied()));
         }
-        let grid = distribution(std::iter::repeat_n(1.0, 1 << 12));
-        let u = f64::from(chance.draw(depth, Draw::Residual, &grid).0) / f64::from(1 << 12);
+        let grid = distribution(std::iter::repeat_n(1.0, 1 << 8));
+        let u = f64::from(chance.draw(depth, Draw::Residual, &grid).0) / f64::from(1 << 8);
         let mass: f64 = p.iter().map(|w| w.max(0.0)).sum();
         let mut sum = 0.0;
         let crossing = p.iter().position(|w| {
