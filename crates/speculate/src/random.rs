@@ -31,7 +31,8 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// What a random number is for: the last word of the counter, so that two uses never share noise.
+/// What a random number is for: the last word of the counter, so that two uses never share noise. Where a step
+/// has several uses of one purpose, their number stands in the upper 24 bits.
 ///
 /// The numbers are part of the promise that a seed keeps its text: they are never reused or changed.
 /// Decisions that need 53 bits own two purposes, as [`TokenHigh`](Self::TokenHigh) and
