@@ -117,3 +117,131 @@ fn push_sampled(
     }
     tree.arrivals = arrivals;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::chi_square_test;
+    use foredraft_common::Position;
+
+    const ROOT: NodeIndex = NodeIndex::ROOT;
+
+    fn key(seed: u64) -> NoiseKey {
+        NoiseKey {
+            seed,
+            choice: 0,
+            position: Position(5),
+        }
+    }
+
+    fn q() -> Distribution {
+        Distribution::from_dense(&[0.125, 0.25, 0.125, 0.5]).expect("valid")
+    }
+
+    fn children(tree: &TokenTree, node: NodeIndex) -> Vec<(u32, f32)> {
+        let of = |child| (tree.token(child).0, tree.node(child).confidence);
+        tree.children(node).map(of).collect()
+    }
+
+    #[test]
+    fn ranked_children_come_by_probability_then_lowest_id() {
+        let mut tree = TokenTree::new(TokenId(0));
+        // One that is there already counts as had.
+        tree.push(ROOT, TokenId(1), 0, 1.0);
+        assert_eq!(
+            draw_children(&mut tree, ROOT, &q(), DraftDraw::Ranked, 3, key(0), 4),
+            2
+        );
+        assert_eq!(children(&tree, ROOT), [(1, 1.0), (3, 0.5), (0, 0.125)]);
+        assert_eq!(tree.node(NodeIndex(2)).source, 4);
+        assert_eq!(
+            draw_children(&mut tree, ROOT, &q(), DraftDraw::Ranked, 9, key(0), 4),
+            1
+        );
+    }
+
+    #[test]
+    fn coupled_children_begin_with_what_the_target_would_draw_from_q() {
+        for seed in 0..200 {
+            let mut tree = TokenTree::new(TokenId(0));
+            let node = tree.push(ROOT, TokenId(1), 0, 1.0);
+            assert_eq!(
+                draw_children(&mut tree, node, &q(), DraftDraw::Coupled, 2, key(seed), 0),
+                2
+            );
+            let at_node = NoiseKey {
+                position: Position(6),
+                ..key(seed)
+            };
+            let drawn = children(&tree, node);
+            assert_eq!(drawn[0].0, sample(&q(), &at_node).0);
+            assert_ne!(drawn[0].0, drawn[1].0);
+            assert!(
+                tree.children(node)
+                    .all(|child| !tree.node(child).is_sampled)
+            );
+        }
+    }
+
+    /// p-value of the frequencies of pairs of children under a deterministic child with token 2.
+    fn pairs(replacement: Replacement, probability: impl Fn(f64, f64, bool) -> f64) -> f64 {
+        let draw = DraftDraw::Sampled(replacement);
+        let mut observed = [0; 16];
+        for seed in 0..50_000 {
+            let mut tree = TokenTree::new(TokenId(0));
+            tree.push(ROOT, TokenId(2), 0, 1.0);
+            assert_eq!(
+                draw_children(&mut tree, ROOT, &q(), draw, 2, key(seed), 0),
+                2
+            );
+            let drawn = children(&tree, ROOT);
+            observed[(drawn[1].0 * 4 + drawn[2].0) as usize] += 1;
+        }
+        // q without token 2: 1/7, 2/7, -, 4/7.
+        let masked = [1.0 / 7.0, 2.0 / 7.0, 0.0, 4.0 / 7.0];
+        let expected: Vec<f64> = (0..16)
+            .map(|cell| {
+                50_000.0 * probability(masked[cell / 4], masked[cell % 4], cell / 4 == cell % 4)
+            })
+            .collect();
+        chi_square_test(&observed, &expected)
+            .expect("valid")
+            .p_value
+    }
+
+    #[test]
+    fn sampled_children_are_draws_from_the_masked_q() {
+        let with = pairs(Replacement::With, |first, second, _| first * second);
+        let without = pairs(Replacement::Without, |first, second, same| match same {
+            true => 0.0,
+            false => first * second / (1.0 - first),
+        });
+        assert!(with > 1e-4 && without > 1e-4, "{with:e} {without:e}");
+    }
+
+    #[test]
+    fn there_are_never_more_sampled_children_than_tokens() {
+        for (replacement, width) in [(Replacement::With, 9), (Replacement::Without, 9)] {
+            let draw = DraftDraw::Sampled(replacement);
+            let mut tree = TokenTree::new(TokenId(0));
+            assert_eq!(draw_children(&mut tree, ROOT, &q(), draw, 0, key(1), 0), 0);
+            assert_eq!(
+                tree.sampled(ROOT),
+                None,
+                "nothing is recorded for no children"
+            );
+            assert_eq!(
+                draw_children(&mut tree, ROOT, &q(), draw, width, key(1), 0),
+                4
+            );
+            // q on a token that is there already: nothing to draw.
+            let child = NodeIndex(1);
+            tree.push(child, TokenId(3), 0, 1.0);
+            let one_hot = Distribution::one_hot(TokenId(3));
+            assert_eq!(
+                draw_children(&mut tree, child, &one_hot, draw, 2, key(1), 0),
+                0
+            );
+        }
+    }
+}

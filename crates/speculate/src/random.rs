@@ -31,7 +31,8 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// What a random number is for: the last word of the counter, so that two uses never share noise.
+/// What a random number is for: the last word of the counter, so that two uses never share noise. Where a step
+/// has several uses of one purpose, their number stands in the upper 24 bits.
 ///
 /// The numbers are part of the promise that a seed keeps its text: they are never reused or changed.
 /// Decisions that need 53 bits own two purposes, as [`TokenHigh`](Self::TokenHigh) and
@@ -280,5 +281,23 @@ mod tests {
                 assert!(time >= u && time.is_finite(), "{high} {low}");
             }
         }
+    }
+
+    /// Drafts and verdicts of a seed keep their noise only while this numbering stays.
+    #[test]
+    fn noise_of_a_step_is_keyed_by_position_depth_and_attempt() {
+        let root = NoiseKey {
+            seed: 3 << 32 | 4,
+            choice: 1,
+            position: Position(9),
+        };
+        let noise = StepNoise::new(root, 5, 2, (Purpose::DraftHigh, Purpose::DraftLow));
+        for (words, purpose) in [(noise.high_words(11), 8), (noise.low_words(11), 9)] {
+            let last = (5 * 4096 + 2) << 8 | purpose;
+            assert_eq!(words, philox4x32_10([11, 14, 1, last], [4, 3]));
+        }
+        let [high, low, ..] = noise.high_words(0);
+        let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
+        assert_eq!(noise.unit(), bits as f64 / 2f64.powi(53));
     }
 }
