@@ -13,8 +13,9 @@
 //! would cost n^2. Keeping them exact needs a dynamic tree of logarithmic cost and twice the memory. Here the walk
 //! ends after the [`PROPAGATED`] longest suffixes instead, and what it does not reach stays as it was. That is sound:
 //! a count is never too large, and a recent end is always an end, if not always the latest. And it is exact where it
-//! matters: chains of text are some ten states long, only runs and short periods have more, and what is left out of
-//! those is their short suffixes, which occur inside of the long ones.
+//! matters: chains are two or three states long in source code and documentation (measured), only runs and short
+//! periods have more than the limit, and what is left out of those is their short suffixes, which occur inside of the
+//! long ones.
 //!
 //! **Cost.** A token takes O(1) steps amortised, plus at most [`PROPAGATED`]. For n tokens there are at most 2n states
 //! of 24 bytes and 3n edges of 12 bytes: at most 88 bytes a token with the text itself, and up to twice that when a

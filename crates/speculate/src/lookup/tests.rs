@@ -1,5 +1,7 @@
 //! The drafter by hand, against a search of the text, and through steps that reject.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
 use foredraft_common::Position;
 use proptest::prelude::*;
 

@@ -1,5 +1,7 @@
 //! The automaton against a twin that searches the whole text for everything.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
 use proptest::prelude::*;
 
 use super::super::search::{Continuations, continuations_by_search, longest_match_by_search};
