@@ -5,16 +5,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, LoadWatch, Memory, Program};
 
-use crate::executor::CpuExecutor;
+use crate::executor::{CpuExecutor, Space};
 use crate::kernels::activations::ActivationBuffer;
-use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
 use crate::packing::load_weights;
 use crate::pages;
 use crate::path::{CpuPath, Isa};
 use crate::pool::Pool;
 use crate::reader::Reader;
-use crate::sizes::{is_streamed, rows, tap_width, widest_head, widest_input};
+use crate::sizes::{is_streamed, rows, tap_width, widest_input};
 use crate::storage::PageKind;
 use crate::weights::{bytes_for, check_shape, find};
 
@@ -139,8 +138,9 @@ impl Backend for CpuBackend {
             memory.weights_bytes += 4 * spec.len as u64;
         }
         for (group, pages) in program.kv_groups.iter().zip(&options.pages) {
-            memory.kv_bytes += KvStore::pool_bytes(group, *pages);
-            memory.scratch_bytes += KvStore::scratch_bytes(group, options.max_slots);
+            memory.kv_bytes += KvStore::pool_bytes(group, options.kv_type, *pages);
+            memory.scratch_bytes +=
+                KvStore::scratch_bytes(group, options.kv_type, options.max_slots);
         }
         for buffer in &program.buffers {
             memory.scratch_bytes += 4 * (buffer.width * rows(buffer.rows, options)) as u64;
@@ -152,7 +152,7 @@ impl Backend for CpuBackend {
         }
         memory.scratch_bytes +=
             ActivationBuffer::bytes_for(widest_input(program) * options.max_rows);
-        memory.scratch_bytes += Workspace::bytes_for(widest_head(program)) * self.threads as u64;
+        memory.scratch_bytes += Space::bytes_for(program) * self.threads as u64;
         Ok(memory)
     }
 

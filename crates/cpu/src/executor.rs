@@ -1,6 +1,9 @@
 //! The executor: a program with its weights, KV pages, scratch and buffers, run over batches.
 
+mod attention;
+mod linear;
 mod pass;
+mod steps;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +21,8 @@ use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::sizes::{rows, tap_width, widest_head, widest_input};
 use crate::weights::Matrix;
+pub(crate) use linear::InputSpace;
+use steps::{Step, steps};
 
 /// Cosines and sines, each `[positions, pairs]`.
 struct Angles {
@@ -28,6 +33,7 @@ struct Angles {
 /// What never changes after loading.
 struct Model {
     program: Program,
+    steps: Vec<Step>,
     matrices: Vec<Matrix>,
     vectors: Vec<Vec<f32>>,
     angles: Vec<Angles>,
@@ -36,6 +42,25 @@ struct Model {
     /// Where each of its taps begins in the arena, `[reserved rows, width]` each.
     tap_starts: Vec<usize>,
     isa: Isa,
+}
+
+/// What a worker has for itself.
+pub(crate) struct Space {
+    attention: Workspace,
+    input: InputSpace,
+}
+
+impl Space {
+    fn new(program: &Program) -> Self {
+        Self {
+            attention: Workspace::new(widest_head(program)),
+            input: InputSpace::new(widest_input(program)),
+        }
+    }
+
+    pub(crate) fn bytes_for(program: &Program) -> u64 {
+        Workspace::bytes_for(widest_head(program)) + InputSpace::bytes_for(widest_input(program))
+    }
 }
 
 /// A compiled program.
@@ -47,7 +72,7 @@ pub(crate) struct CpuExecutor {
     arena: Vec<f32>,
     activations: ActivationBuffer,
     /// One for each thread.
-    workspaces: Vec<Workspace>,
+    spaces: Vec<Space>,
     options: ExecutorOptions,
     /// Counts passes, so that a stale tap is known.
     pass: u64,
@@ -88,12 +113,17 @@ impl CpuExecutor {
         let tap_starts = taps
             .map(|_| reserve(tap_width(&program) * options.max_rows))
             .collect();
-        let head_dim = widest_head(&program);
         Ok(Self {
-            kv: KvStore::new(&program.kv_groups, &options.pages, options.max_slots)?,
+            kv: KvStore::new(
+                &program.kv_groups,
+                options.kv_type,
+                &options.pages,
+                options.max_slots,
+            )?,
             activations: ActivationBuffer::new(widest_input(&program) * options.max_rows),
-            workspaces: (0..threads).map(|_| Workspace::new(head_dim)).collect(),
+            spaces: (0..threads).map(|_| Space::new(&program)).collect(),
             model: Model {
+                steps: steps(&program, |matrix| matrices[matrix].kind.is_quantized()),
                 program,
                 matrices,
                 vectors,
@@ -160,10 +190,11 @@ impl Executor for CpuExecutor {
         let pass = pass::Pass {
             model: &self.model,
             batch,
+            kv_type: self.kv.kind,
             kv: self.kv.share(),
             arena: Shared::new(&mut self.arena),
             activations: self.activations.share(),
-            workspaces: Shared::new(&mut self.workspaces),
+            spaces: Shared::new(&mut self.spaces),
         };
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.run(&|worker| pass.walk(worker));

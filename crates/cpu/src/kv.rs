@@ -8,46 +8,52 @@ use foredraft_model::kv::{KvGroup, KvType, PAGE_POSITIONS, PageId, pages_for};
 use foredraft_model::{Commit, KvLayer, LoadError, Slot};
 use half::f16;
 
+use crate::kernels::attention::{Element, Store};
 use crate::shared::Shared;
 use crate::storage::Storage;
 
 /// The pages of one layer group.
 pub(crate) struct Group {
     pub(crate) shape: KvGroup,
-    /// `[pages][page]`, halves. A page costs memory from its first use on.
+    kind: KvType,
+    /// `[pages][page]`. A page costs memory from its first use on.
     pool: Storage,
-    /// Where the group's part of the scratch begins, in elements.
+    /// Where the group's part of the scratch begins, in bytes.
     scratch_start: usize,
 }
 
 /// All page pools, and the scratch of nodes in flight.
 pub(crate) struct KvStore {
+    pub(crate) kind: KvType,
     pub(crate) groups: Vec<Group>,
-    /// Of all groups, one after the other: `[scratch pages][page]`, halves.
-    pub(crate) scratch: Vec<u16>,
+    /// Of all groups, one after the other: `[scratch pages][page]`.
+    scratch: Storage,
     scratch_pages: usize,
 }
 
 impl KvStore {
     pub(crate) fn new(
         shapes: &[KvGroup],
+        kind: KvType,
         pages: &[usize],
         slots: usize,
     ) -> Result<Self, LoadError> {
         let scratch_pages = pages_for(slots);
-        let mut elements = 0;
+        let mut bytes = 0;
         let mut groups = Vec::with_capacity(shapes.len());
         for (shape, pages) in shapes.iter().zip(pages) {
             groups.push(Group {
                 shape: *shape,
-                pool: Storage::new(pages * shape.page_bytes(KvType::F16))?,
-                scratch_start: elements,
+                kind,
+                pool: Storage::new(pages * shape.page_bytes(kind))?,
+                scratch_start: bytes,
             });
-            elements += scratch_pages * shape.page_elements();
+            bytes += scratch_pages * shape.page_bytes(kind);
         }
         Ok(Self {
+            kind,
             groups,
-            scratch: vec![0; elements],
+            scratch: Storage::new(bytes)?,
             scratch_pages,
         })
     }
@@ -55,21 +61,21 @@ impl KvStore {
     /// Pages in the pool of a group.
     pub(crate) fn pages(&self, group: usize) -> usize {
         let group = &self.groups[group];
-        group.pool().len() / group.shape.page_elements().max(1)
+        group.pool.bytes().len() / group.page_bytes().max(1)
     }
 
-    pub(crate) fn pool_bytes(shape: &KvGroup, pages: usize) -> u64 {
-        pages as u64 * shape.page_bytes(KvType::F16) as u64
+    pub(crate) fn pool_bytes(shape: &KvGroup, kind: KvType, pages: usize) -> u64 {
+        pages as u64 * shape.page_bytes(kind) as u64
     }
 
-    pub(crate) fn scratch_bytes(shape: &KvGroup, slots: usize) -> u64 {
-        Self::pool_bytes(shape, pages_for(slots))
+    pub(crate) fn scratch_bytes(shape: &KvGroup, kind: KvType, slots: usize) -> u64 {
+        Self::pool_bytes(shape, kind, pages_for(slots))
     }
 
     /// Copies accepted nodes, in order, to the positions from `commit.committed` on.
     pub(crate) fn commit(&mut self, commit: &Commit<'_>) {
         for (group, table) in self.groups.iter_mut().zip(commit.tables) {
-            let scratch = &self.scratch[group.scratch_range(self.scratch_pages)];
+            let scratch = &self.scratch.bytes()[group.scratch_range(self.scratch_pages)];
             for (i, slot) in commit.slots.iter().enumerate() {
                 let position = commit.committed + i;
                 let page = table[position / PAGE_POSITIONS];
@@ -82,41 +88,82 @@ impl KvStore {
     pub(crate) fn share(&mut self) -> SharedKv<'_> {
         SharedKv {
             groups: &self.groups,
-            scratch: Shared::new(&mut self.scratch),
+            scratch: Shared::new(self.scratch.bytes_mut()),
             scratch_pages: self.scratch_pages,
         }
     }
 }
 
+/// The type whose elements have scales, or the one whose have none.
+pub(crate) const fn kv_type(is_scaled: bool) -> KvType {
+    if is_scaled { KvType::Q8 } else { KvType::F16 }
+}
+
+/// Bytes of pages as elements and as scales.
+fn store<E: Element>(bytes: &[u8]) -> Store<'_, E> {
+    Store {
+        elements: bytemuck::cast_slice(bytes),
+        scales: if E::SCALED {
+            bytemuck::cast_slice(bytes)
+        } else {
+            &[]
+        },
+    }
+}
+
 impl Group {
-    /// `[pages][page]`, halves.
-    #[inline(always)]
-    pub(crate) fn pool(&self) -> &[u16] {
-        bytemuck::cast_slice(self.pool.bytes())
+    fn page_bytes(&self) -> usize {
+        self.shape.page_bytes(self.kind)
+    }
+
+    /// The pool, as elements of the store's type.
+    pub(crate) fn pool<E: Element>(&self) -> Store<'_, E> {
+        store(self.pool.bytes())
     }
 
     fn scratch_range(&self, pages: usize) -> Range<usize> {
-        self.scratch_start..self.scratch_start + pages * self.shape.page_elements()
+        self.scratch_start..self.scratch_start + pages * self.page_bytes()
     }
 
-    fn copy_position(&mut self, scratch: &[u16], slot: Slot, page: PageId, lane: usize) {
-        let shape = self.shape;
-        let elements = shape.page_elements();
-        let from = &scratch[slot.index() / PAGE_POSITIONS * elements..][..elements];
-        let pool: &mut [u16] = bytemuck::cast_slice_mut(self.pool.bytes_mut());
-        let to = &mut pool[page.index() * elements..][..elements];
+    fn copy_position(&mut self, scratch: &[u8], slot: Slot, page: PageId, lane: usize) {
+        let (shape, bytes) = (self.shape, self.page_bytes());
+        let from = &scratch[slot.index() / PAGE_POSITIONS * bytes..][..bytes];
+        let to = &mut self.pool.bytes_mut()[page.index() * bytes..][..bytes];
         let from_lane = slot.index() % PAGE_POSITIONS;
-        for layer in 0..shape.layers {
-            for head in 0..shape.kv_heads {
-                let keys = shape.key_offset(layer, head);
-                for row in (keys..keys + shape.head_dim * PAGE_POSITIONS).step_by(PAGE_POSITIONS) {
-                    to[row + lane] = from[row + from_lane];
-                }
-                let values = shape.value_offset(layer, head);
-                to[values + lane * shape.head_dim..][..shape.head_dim].copy_from_slice(
-                    &from[values + from_lane * shape.head_dim..][..shape.head_dim],
-                );
+        match self.kind {
+            KvType::F16 => {
+                let (from, to) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
+                copy_elements::<u16>(&shape, from, from_lane, to, lane);
             }
+            KvType::Q8 => {
+                copy_elements::<u8>(&shape, from, from_lane, to, lane);
+                let (from, to): (&[f32], &mut [f32]) =
+                    (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
+                for start in (shape.key_scale_offset(0, 0)..from.len()).step_by(PAGE_POSITIONS) {
+                    to[start + lane] = from[start + from_lane];
+                }
+            }
+        }
+    }
+}
+
+/// Copies the keys and values of one position of a page.
+fn copy_elements<T: Copy>(
+    shape: &KvGroup,
+    from: &[T],
+    from_lane: usize,
+    to: &mut [T],
+    lane: usize,
+) {
+    for layer in 0..shape.layers {
+        for head in 0..shape.kv_heads {
+            let keys = shape.key_offset(layer, head);
+            for row in (keys..keys + shape.head_dim * PAGE_POSITIONS).step_by(PAGE_POSITIONS) {
+                to[row + lane] = from[row + from_lane];
+            }
+            let values = shape.value_offset(layer, head);
+            to[values + lane * shape.head_dim..][..shape.head_dim]
+                .copy_from_slice(&from[values + from_lane * shape.head_dim..][..shape.head_dim]);
         }
     }
 }
@@ -125,7 +172,7 @@ impl Group {
 #[derive(Clone, Copy)]
 pub(crate) struct SharedKv<'a> {
     pub(crate) groups: &'a [Group],
-    scratch: Shared<'a, u16>,
+    scratch: Shared<'a, u8>,
     scratch_pages: usize,
 }
 
@@ -134,15 +181,15 @@ impl<'a> SharedKv<'a> {
     ///
     /// # Safety
     /// No thread may write to it until a barrier later.
-    pub(crate) unsafe fn scratch(&self, group: usize) -> &'a [u16] {
+    pub(crate) unsafe fn scratch<E: Element>(&self, group: usize) -> Store<'a, E> {
         // SAFETY: the caller's promise.
-        unsafe {
+        store(unsafe {
             self.scratch
                 .range(self.groups[group].scratch_range(self.scratch_pages))
-        }
+        })
     }
 
-    /// Writes the key and the value of one head to a slot, rounded to halves.
+    /// Writes the key and the value of one head to a slot, rounded to the page's type.
     ///
     /// # Safety
     /// No other thread may touch this head of this slot until a barrier later.
@@ -156,27 +203,92 @@ impl<'a> SharedKv<'a> {
     ) {
         let group = &self.groups[layer.group];
         let shape = &group.shape;
-        let page = group.scratch_start + slot.index() / PAGE_POSITIONS * shape.page_elements();
+        let page = group.scratch_start + slot.index() / PAGE_POSITIONS * group.page_bytes();
         let lane = slot.index() % PAGE_POSITIONS;
-        let keys = page + shape.key_offset(layer.layer, head) + lane;
-        for (d, key) in key.iter().enumerate() {
-            let at = keys + d * PAGE_POSITIONS;
-            // SAFETY: single elements of this slot's lane; the caller's promise.
-            let cell = unsafe { self.scratch.range_mut(at..at + 1) };
-            cell[0] = f16::from_f32(*key).to_bits();
+        let keys = shape.key_offset(layer.layer, head) + lane;
+        let values = shape.value_offset(layer.layer, head) + lane * shape.head_dim;
+        // SAFETY: elements of this slot's lane; the caller's promise.
+        unsafe {
+            match group.kind {
+                KvType::F16 => {
+                    let to_half = |x: &f32| f16::from_f32(*x).to_bits();
+                    for (d, key) in key.iter().enumerate() {
+                        self.put(page, keys + d * PAGE_POSITIONS, to_half(key));
+                    }
+                    for (d, value) in value.iter().enumerate() {
+                        self.put(page, values + d, to_half(value));
+                    }
+                }
+                KvType::Q8 => {
+                    let scale = Scale::of(key);
+                    for (d, key) in key.iter().enumerate() {
+                        self.put(page, keys + d * PAGE_POSITIONS, scale.code(*key));
+                    }
+                    let at = shape.key_scale_offset(layer.layer, head) + lane;
+                    self.put(page, at, scale.scale);
+                    let scale = Scale::of(value);
+                    for (d, value) in value.iter().enumerate() {
+                        self.put(page, values + d, scale.code(*value));
+                    }
+                    let at = shape.value_scale_offset(layer.layer, head) + lane;
+                    self.put(page, at, scale.scale);
+                }
+            }
         }
-        let values = page + shape.value_offset(layer.layer, head) + lane * shape.head_dim;
-        // SAFETY: the run of this slot's value; the caller's promise.
-        let run = unsafe { self.scratch.range_mut(values..values + shape.head_dim) };
-        for (cell, value) in run.iter_mut().zip(value) {
-            *cell = f16::from_f32(*value).to_bits();
+    }
+
+    /// Writes element `at` of the page that begins at byte `page`.
+    ///
+    /// # Safety
+    /// As [`Shared::range_mut`].
+    #[inline(always)]
+    unsafe fn put<T: bytemuck::Pod>(&self, page: usize, at: usize, value: T) {
+        let start = page + at * size_of::<T>();
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { self.scratch.range_mut(start..start + size_of::<T>()) };
+        bytes.copy_from_slice(bytemuck::bytes_of(&value));
+    }
+}
+
+/// How the values of a head become signed bytes.
+struct Scale {
+    scale: f32,
+    inverse: f32,
+}
+
+impl Scale {
+    /// The largest magnitude becomes 127. A value that is not finite makes the scale NaN, so that whatever is computed from
+    /// it is refused by the sampler; magnitudes whose reciprocal would overflow count as zeros.
+    fn of(values: &[f32]) -> Self {
+        let larger = |max: f32, x: &f32| if x.abs() > max { x.abs() } else { max };
+        let max = values.iter().fold(0.0, larger);
+        if !values.iter().all(|x| x.is_finite()) {
+            return Self {
+                scale: f32::NAN,
+                inverse: 0.0,
+            };
         }
+        if max < 1e-30 {
+            return Self {
+                scale: 0.0,
+                inverse: 0.0,
+            };
+        }
+        Self {
+            scale: max / 127.0,
+            inverse: 127.0 / max,
+        }
+    }
+
+    fn code(&self, value: f32) -> i8 {
+        (value * self.inverse).round_ties_even() as i8
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::attention::{Byte, Half};
 
     #[test]
     fn commit_moves_a_node_to_its_position_in_every_layer_and_head() {
@@ -186,9 +298,10 @@ mod tests {
             head_dim: 3,
             window: None,
         };
-        let mut store = KvStore::new(&[group], &[4], 20).expect("memory");
+        let mut store = KvStore::new(&[group], KvType::F16, &[4], 20).expect("memory");
         let elements = group.page_elements();
-        for (i, value) in store.scratch.iter_mut().enumerate() {
+        let scratch: &mut [u16] = bytemuck::cast_slice_mut(store.scratch.bytes_mut());
+        for (i, value) in scratch.iter_mut().enumerate() {
             *value = i as u16;
         }
         let tables = [vec![PageId(3), PageId(1)]];
@@ -198,7 +311,7 @@ mod tests {
             committed: 15,
             tables: &tables,
         });
-        let pool = store.groups[0].pool();
+        let pool = store.groups[0].pool::<Half>().elements;
         let mut copied = 0;
         for (slot, page, lane) in [(18, 3, 15), (2, 1, 0)] {
             for layer in 0..2 {
@@ -222,5 +335,49 @@ mod tests {
         }
         let touched = pool.iter().filter(|v| **v != 0).count();
         assert_eq!(touched, copied, "nothing else is written");
+    }
+
+    #[test]
+    fn bytes_are_rounded_by_head_and_committed_with_their_scales() {
+        let group = KvGroup {
+            layers: 2,
+            kv_heads: 2,
+            head_dim: 4,
+            window: None,
+        };
+        let mut store = KvStore::new(&[group], KvType::Q8, &[2], 20).expect("memory");
+        let layer = KvLayer { group: 0, layer: 1 };
+        let (key, value) = ([127.0, -63.5, 0.4, 1.5], [0.0, -2.54, 1.27, 0.01]);
+        // SAFETY: the only thread.
+        unsafe { store.share().write(layer, 1, Slot(17), &key, &value) };
+        let tables = [vec![PageId(1)]];
+        store.commit(&Commit {
+            slots: &[Slot(17)],
+            committed: 5,
+            tables: &tables,
+        });
+        let pool = store.groups[0].pool::<Byte>();
+        let page = group.page_bytes(KvType::Q8);
+        let keys = page + group.key_offset(1, 1) + 5;
+        let codes: Vec<i8> = (0..4).map(|d| pool.elements[keys + 16 * d]).collect();
+        // The scale is 1; -63.5 and 1.5 are ties and go to the even neighbour.
+        assert_eq!(codes, [127, -64, 0, 2]);
+        let values = page + group.value_offset(1, 1) + 5 * 4;
+        assert_eq!(pool.elements[values..values + 4], [0, -127, 64, 0]);
+        let scales = page / 4;
+        assert_eq!(pool.scales[scales + group.key_scale_offset(1, 1) + 5], 1.0);
+        let scale = pool.scales[scales + group.value_scale_offset(1, 1) + 5];
+        assert_eq!(scale, 2.54 / 127.0);
+        let touched = pool.elements.iter().filter(|code| **code != 0).count();
+        // Three keys, two values, and the bytes of the scales 1.0 (2) and 0.02 (4).
+        assert_eq!(touched, 3 + 2 + 2 + 4, "nothing else is written");
+    }
+
+    #[test]
+    fn a_head_that_is_not_finite_gets_a_scale_that_is_not() {
+        assert!(Scale::of(&[1.0, f32::NAN]).scale.is_nan());
+        assert!(Scale::of(&[f32::INFINITY, 1.0]).scale.is_nan());
+        let zeros = Scale::of(&[1e-31, 0.0]);
+        assert_eq!((zeros.scale, zeros.code(1e-31)), (0.0, 0));
     }
 }

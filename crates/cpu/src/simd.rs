@@ -12,7 +12,14 @@ use foredraft_quant::{bf16_to_f32, f16_to_f32};
 pub(crate) trait Simd: Copy {
     /// Sixteen lanes.
     type Lanes: Copy;
+    /// Sums of sixteen lanes that a kernel may keep in registers beside what it works on.
+    const REGISTERS: usize;
+    /// Queries that attention walks together.
+    const QUERIES: usize;
 
+    /// Runs a function that is compiled for these instructions by itself, where inlining it into every caller would only
+    /// take the compiler's time.
+    fn call<R>(self, function: impl FnOnce() -> R) -> R;
     /// The same value in every lane.
     fn splat(self, value: f32) -> Self::Lanes;
     /// Lanes from memory.
@@ -21,10 +28,12 @@ pub(crate) trait Simd: Copy {
     fn load_half(self, values: &[u16; LANES]) -> Self::Lanes;
     /// Lanes from bfloat16.
     fn load_bfloat(self, values: &[u16; LANES]) -> Self::Lanes;
+    /// Lanes from signed bytes.
+    fn load_byte(self, values: &[i8; LANES]) -> Self::Lanes;
     /// Lanes to memory.
     fn store(self, lanes: Self::Lanes, values: &mut [f32; LANES]);
-    /// Asks for the lines of `values`, which will be read soon.
-    fn prefetch(self, values: &[u16]);
+    /// Asks for the lines of `bytes`, which will be read soon.
+    fn prefetch(self, bytes: &[u8]);
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Lanes, b: Self::Lanes, c: Self::Lanes) -> Self::Lanes;
 }
@@ -35,6 +44,17 @@ pub(crate) struct Portable;
 
 impl Simd for Portable {
     type Lanes = [f32; LANES];
+    const REGISTERS: usize = 4;
+    const QUERIES: usize = 4;
+
+    #[inline(always)]
+    fn call<R>(self, function: impl FnOnce() -> R) -> R {
+        #[inline(never)]
+        fn compiled<R>(function: impl FnOnce() -> R) -> R {
+            function()
+        }
+        compiled(function)
+    }
 
     #[inline(always)]
     fn splat(self, value: f32) -> [f32; LANES] {
@@ -57,12 +77,17 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn load_byte(self, values: &[i8; LANES]) -> [f32; LANES] {
+        values.map(f32::from)
+    }
+
+    #[inline(always)]
     fn store(self, lanes: [f32; LANES], values: &mut [f32; LANES]) {
         *values = lanes;
     }
 
     #[inline(always)]
-    fn prefetch(self, _values: &[u16]) {}
+    fn prefetch(self, _bytes: &[u8]) {}
 
     #[inline(always)]
     fn fma(self, a: [f32; LANES], b: [f32; LANES], mut c: [f32; LANES]) -> [f32; LANES] {
@@ -82,10 +107,10 @@ mod x86 {
 
     use super::{LANES, Simd};
 
-    /// Asks for every line of `values`.
+    /// Asks for every line of `bytes`.
     #[inline(always)]
-    fn prefetch(values: &[u16]) {
-        for line in values.chunks(32) {
+    fn prefetch(bytes: &[u8]) {
+        for line in bytes.chunks(64) {
             // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
         }
@@ -108,6 +133,19 @@ mod x86 {
     // each reference covers the 16 elements that are read or written.
     impl Simd for Avx2 {
         type Lanes = [__m256; 2];
+        const REGISTERS: usize = 6;
+        const QUERIES: usize = 4;
+
+        #[inline(always)]
+        fn call<R>(self, function: impl FnOnce() -> R) -> R {
+            #[inline(never)]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn compiled<R>(function: impl FnOnce() -> R) -> R {
+                function()
+            }
+            // SAFETY: see above.
+            unsafe { compiled(function) }
+        }
 
         #[inline(always)]
         fn splat(self, value: f32) -> [__m256; 2] {
@@ -147,6 +185,16 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn load_byte(self, values: &[i8; LANES]) -> [__m256; 2] {
+            // SAFETY: see above.
+            unsafe {
+                let bytes = _mm_loadu_si128(values.as_ptr().cast());
+                [bytes, _mm_srli_si128::<8>(bytes)]
+                    .map(|b| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)))
+            }
+        }
+
+        #[inline(always)]
         fn store(self, lanes: [__m256; 2], values: &mut [f32; LANES]) {
             let p = values.as_mut_ptr();
             // SAFETY: see above.
@@ -157,8 +205,8 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn prefetch(self, values: &[u16]) {
-            prefetch(values);
+        fn prefetch(self, bytes: &[u8]) {
+            prefetch(bytes);
         }
 
         #[inline(always)]
@@ -190,6 +238,21 @@ mod x86 {
     // each reference covers the 16 elements that are read or written.
     impl Simd for Avx512 {
         type Lanes = __m512;
+        const REGISTERS: usize = 24;
+        const QUERIES: usize = 6;
+
+        #[inline(always)]
+        fn call<R>(self, function: impl FnOnce() -> R) -> R {
+            #[inline(never)]
+            #[target_feature(
+                enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c"
+            )]
+            fn compiled<R>(function: impl FnOnce() -> R) -> R {
+                function()
+            }
+            // SAFETY: see above.
+            unsafe { compiled(function) }
+        }
 
         #[inline(always)]
         fn splat(self, value: f32) -> __m512 {
@@ -219,14 +282,23 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn load_byte(self, values: &[i8; LANES]) -> __m512 {
+            // SAFETY: see above.
+            unsafe {
+                let bytes = _mm_loadu_si128(values.as_ptr().cast());
+                _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))
+            }
+        }
+
+        #[inline(always)]
         fn store(self, lanes: __m512, values: &mut [f32; LANES]) {
             // SAFETY: see above.
             unsafe { _mm512_storeu_ps(values.as_mut_ptr(), lanes) }
         }
 
         #[inline(always)]
-        fn prefetch(self, values: &[u16]) {
-            prefetch(values);
+        fn prefetch(self, bytes: &[u8]) {
+            prefetch(bytes);
         }
 
         #[inline(always)]

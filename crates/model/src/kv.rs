@@ -10,6 +10,8 @@
 //! V of KV head 1: ...
 //! ```
 //!
+//! A page of bytes has their scales behind all of that: for each layer 16 for each head's keys, then 16 for each head's values.
+//!
 //! The scratch of a step (nodes in flight) is made of pages of the same layout; slot `s` is position
 //! `s % 16` of scratch page `s / 16`.
 
@@ -34,6 +36,9 @@ pub enum KvType {
     /// IEEE half precision.
     #[default]
     F16,
+    /// Signed bytes with one f32 scale for each position and head: `scale = max|x| / 127`, codes rounded to the nearest,
+    /// ties to even.
+    Q8,
 }
 
 impl KvType {
@@ -41,6 +46,15 @@ impl KvType {
     pub const fn element_bytes(self) -> usize {
         match self {
             KvType::F16 => 2,
+            KvType::Q8 => 1,
+        }
+    }
+
+    /// Bytes of the scale of one position of one head.
+    pub const fn scale_bytes(self) -> usize {
+        match self {
+            KvType::F16 => 0,
+            KvType::Q8 => 4,
         }
     }
 }
@@ -69,9 +83,14 @@ impl KvGroup {
         2 * self.layers * self.half_layer_elements()
     }
 
+    /// Scales of one page, where the type has them.
+    pub fn page_scales(&self) -> usize {
+        2 * self.layers * self.kv_heads * PAGE_POSITIONS
+    }
+
     /// Bytes of one page.
     pub fn page_bytes(&self, kind: KvType) -> usize {
-        self.page_elements() * kind.element_bytes()
+        self.page_elements() * kind.element_bytes() + self.page_scales() * kind.scale_bytes()
     }
 
     /// Offset, in elements, of the keys of a head within a page: `[head_dim][16]`.
@@ -84,6 +103,19 @@ impl KvGroup {
     #[inline]
     pub fn value_offset(&self, layer: usize, head: usize) -> usize {
         self.key_offset(layer, head) + self.half_layer_elements()
+    }
+
+    /// Offset, counted in scales from the start of a page of [`KvType::Q8`], of the scales of a head's keys: `[16]`.
+    #[inline]
+    pub fn key_scale_offset(&self, layer: usize, head: usize) -> usize {
+        let codes = self.page_elements() / KvType::Q8.scale_bytes();
+        codes + (2 * layer * self.kv_heads + head) * PAGE_POSITIONS
+    }
+
+    /// The same of its values.
+    #[inline]
+    pub fn value_scale_offset(&self, layer: usize, head: usize) -> usize {
+        self.key_scale_offset(layer, head) + self.kv_heads * PAGE_POSITIONS
     }
 }
 
@@ -107,6 +139,12 @@ mod tests {
         // 30 layers * 2 * 3 heads * 64 * 16 positions * 2 bytes
         assert_eq!(group.page_bytes(KvType::F16), 368_640);
         assert_eq!(group.value_offset(29, 2) + 64 * 16, group.page_elements());
+        // Bytes, and 30 * 2 * 3 * 16 scales of 4: 0.53 of the halves.
+        assert_eq!(group.page_bytes(KvType::Q8), 184_320 + 11_520);
+        assert_eq!(
+            (group.value_scale_offset(29, 2) + 16) * 4,
+            group.page_bytes(KvType::Q8)
+        );
     }
 
     #[test]

@@ -137,6 +137,73 @@ impl Distribution {
     }
 }
 
+/// What drafters and verifiers do to a distribution; sums and quotients are f64, rounded once.
+impl Distribution {
+    /// Becomes a copy of `other`, keeping its buffers.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.tokens.clone_from(&other.tokens);
+        self.probabilities.clone_from(&other.probabilities);
+        self.peak = other.peak;
+    }
+
+    /// Takes `token` out and normalises the rest. When nothing would be left, stays as it was and gives false.
+    #[must_use]
+    pub(crate) fn remove(&mut self, token: TokenId) -> bool {
+        let Ok(place) = self.tokens.binary_search(&token) else {
+            return true;
+        };
+        if self.tokens.len() == 1 {
+            return false;
+        }
+        self.tokens.remove(place);
+        self.probabilities.remove(place);
+        self.normalise();
+        true
+    }
+
+    /// Becomes norm(max(0, a p - b q)) and gives the sum before normalisation. When that is 0, becomes a copy of p:
+    /// p nowhere exceeds q then, which for two distributions means that they differ by rounding only.
+    pub(crate) fn set_excess(&mut self, (a, p): (f64, &Self), (b, q): (f64, &Self)) -> f64 {
+        // Room for all of p, filled from the front: a weight that is not kept is written over by the next.
+        self.tokens.resize(p.tokens.len(), TokenId(0));
+        self.probabilities.resize(p.tokens.len(), 0.0);
+        let (mut kept, mut place) = (0, 0);
+        for (&token, &p) in p.tokens.iter().zip(&p.probabilities) {
+            while q.tokens.get(place).is_some_and(|&other| other < token) {
+                place += 1;
+            }
+            let q = match q.tokens.get(place) {
+                Some(&other) if other == token => f64::from(q.probabilities[place]),
+                _ => 0.0,
+            };
+            let weight = (a * f64::from(p) - b * q) as f32;
+            self.tokens[kept] = token;
+            self.probabilities[kept] = weight;
+            kept += usize::from(weight > 0.0);
+        }
+        self.tokens.truncate(kept);
+        self.probabilities.truncate(kept);
+        if self.tokens.is_empty() {
+            self.copy_from(p);
+            return 0.0;
+        }
+        self.normalise()
+    }
+
+    /// The sum of the probabilities of all tokens but these, which must ascend. Summed and not subtracted from 1: what
+    /// is left of a peaked distribution may be far smaller than the rounding of 1.
+    pub(crate) fn sum_without(&self, tokens: &[TokenId]) -> f64 {
+        let (mut sum, mut start) = (0.0, 0);
+        for token in tokens {
+            if let Ok(place) = self.tokens.binary_search(token) {
+                sum += row::sum(&self.probabilities[start..place]);
+                start = place + 1;
+            }
+        }
+        sum + row::sum(&self.probabilities[start..])
+    }
+}
+
 /// How [`Transforms`](crate::Transforms) builds a distribution: from weights, which may be any multiple of
 /// probabilities until [`normalise`](Distribution::normalise) restores the invariants.
 impl Distribution {
@@ -187,14 +254,18 @@ impl Distribution {
         self.probabilities.truncate(kept);
     }
 
-    /// Turns weights (the largest is 1) into probabilities: each is weight / sum of weights, computed in
-    /// f64 and rounded once. None becomes 0: a weight is at least 2^-126 and the sum at most the number of tokens.
-    pub(crate) fn normalise(&mut self) {
+    /// Turns weights into probabilities: each is weight / sum of weights, computed in f64
+    /// and rounded once. Gives the sum.
+    ///
+    /// None becomes 0: of transformed logits a weight is at least 2^-126 and the sum at most the number of tokens;
+    /// of differences of probabilities the sum is at most 1, up to rounding.
+    pub(crate) fn normalise(&mut self) -> f64 {
         let sum = row::sum(&self.probabilities);
         for weight in &mut self.probabilities {
             *weight = (f64::from(*weight) / sum) as f32;
         }
         self.find_peak();
+        sum
     }
 
     fn find_peak(&mut self) {
@@ -254,5 +325,51 @@ mod tests {
             "the probabilities sum to 0.75, not to 1"
         );
         assert_eq!(error(&[]), "the probabilities sum to 0, not to 1");
+    }
+
+    fn from(probabilities: &[f32]) -> Distribution {
+        Distribution::from_dense(probabilities).expect("valid")
+    }
+
+    #[test]
+    fn a_removed_token_leaves_the_rest_in_proportion() {
+        let mut d = from(&[0.5, 0.0, 0.125, 0.375]);
+        assert!(d.remove(TokenId(1)), "not there: nothing to do");
+        assert_eq!(d, from(&[0.5, 0.0, 0.125, 0.375]));
+        assert!(d.remove(TokenId(0)));
+        assert_eq!(d, from(&[0.0, 0.0, 0.25, 0.75]));
+        assert!(d.remove(TokenId(2)));
+        assert!(!d.remove(TokenId(3)), "nothing would be left");
+        assert_eq!(d, Distribution::one_hot(TokenId(3)));
+    }
+
+    #[test]
+    fn the_excess_of_p_over_q_worked_by_hand() {
+        // p - q: 0.25, -0.5, 0.125, 0.125, with tokens that only one of them has.
+        let p = from(&[0.5, 0.0, 0.375, 0.125]);
+        let q = from(&[0.25, 0.5, 0.25, 0.0]);
+        let mut d = Distribution::one_hot(TokenId(9));
+        assert_eq!(d.set_excess((1.0, &p), (1.0, &q)), 0.5);
+        assert_eq!(d, from(&[0.5, 0.0, 0.25, 0.25]));
+        assert_eq!(d.argmax(), TokenId(0));
+        // p / 2 - q: 0, -0.5, -0.0625, 0.0625.
+        assert_eq!(d.set_excess((0.5, &p), (1.0, &q)), 0.0625);
+        assert_eq!(d, Distribution::one_hot(TokenId(3)));
+        // Nowhere above: p itself.
+        assert_eq!(d.set_excess((1.0, &p), (1.0, &p)), 0.0);
+        assert_eq!(d, p);
+    }
+
+    #[test]
+    fn a_sum_without_tokens_is_summed_and_not_subtracted() {
+        let tiny = 2f32.powi(-100);
+        let d = from(&[0.5, tiny, 0.5, 0.0, tiny]);
+        assert_eq!(
+            d.sum_without(&[TokenId(0), TokenId(2)]),
+            2.0 * f64::from(tiny)
+        );
+        assert_eq!(d.sum_without(&[TokenId(0), TokenId(3)]), 0.5);
+        assert_eq!(d.sum_without(&[]), d.sum());
+        assert_eq!(d.sum_without(&[0, 1, 2, 4].map(TokenId)), 0.0);
     }
 }

@@ -31,7 +31,8 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// What a random number is for: the last word of the counter, so that two uses never share noise.
+/// What a random number is for: the last word of the counter, so that two uses never share noise. Where a step
+/// has several uses of one purpose, their number stands in the upper 24 bits.
 ///
 /// The numbers are part of the promise that a seed keeps its text: they are never reused or changed.
 /// Decisions that need 53 bits own two purposes, as [`TokenHigh`](Self::TokenHigh) and
@@ -43,19 +44,19 @@ pub enum Purpose {
     TokenHigh = 0,
     /// The lower 32 bits of the same draw; made only for the few tokens that need them.
     TokenLow = 1,
-    /// Reserved for verifiers: accept or reject a drafted token (upper and lower bits are words of one block).
+    /// Verifiers: accept or reject a drafted token (upper and lower bits are words of one block).
     Accept = 2,
-    /// Reserved for verifiers: upper bits of the draw from a residual.
+    /// Verifiers: upper bits of the draw from a residual.
     ResidualHigh = 4,
-    /// Reserved for verifiers: lower bits of the draw from a residual.
+    /// Verifiers: lower bits of the draw from a residual.
     ResidualLow = 5,
-    /// Reserved for verifiers: upper bits of the draw of a bonus token.
+    /// Verifiers: upper bits of the draw of a bonus token.
     BonusHigh = 6,
-    /// Reserved for verifiers: lower bits of the draw of a bonus token.
+    /// Verifiers: lower bits of the draw of a bonus token.
     BonusLow = 7,
-    /// Reserved for drafters that draw with noise of their own: upper bits.
+    /// Drafters that draw with noise of their own: upper bits.
     DraftHigh = 8,
-    /// Reserved for drafters that draw with noise of their own: lower bits.
+    /// Drafters that draw with noise of their own: lower bits.
     DraftLow = 9,
 }
 
@@ -97,10 +98,85 @@ impl NoiseKey {
     /// lower one first. For draws over a vocabulary the block is `token / 4` and the word `token % 4`.
     #[inline]
     pub fn words(&self, purpose: Purpose, block: u32) -> [u32; 4] {
+        self.words_of_use(purpose, 0, block)
+    }
+
+    /// The key of the token `tokens` later.
+    pub fn later(self, tokens: u32) -> Self {
+        Self {
+            position: Position(self.position.0 + tokens),
+            ..self
+        }
+    }
+
+    /// The words of use `number` (below 2^24) of a purpose, which stands in the upper bits of the purpose's word.
+    #[inline]
+    fn words_of_use(&self, purpose: Purpose, number: u32, block: u32) -> [u32; 4] {
+        debug_assert!(number < 1 << 24);
         philox4x32_10(
-            [block, self.position.0, self.choice, purpose as u32],
+            [
+                block,
+                self.position.0,
+                self.choice,
+                purpose as u32 | number << 8,
+            ],
             [self.seed as u32, (self.seed >> 32) as u32],
         )
+    }
+}
+
+/// The depth of the deepest node of a tree, and the most children of a node: what [`StepNoise`] can number.
+pub(crate) const MAX_USES: u32 = 1 << 12;
+
+/// The noise of one decision of a speculative step, other than the draw of the target's own token.
+///
+/// It is keyed by the position that the decision is about *and by how far ahead of the step's root that is*, so
+/// that no two steps share a number. The position alone would do for verifiers that decide token by token: what they saw
+/// of later positions has decided nothing. Block verification however looks ahead. That it cut a draft short
+/// says something about the numbers of the positions behind the cut, and a step that drafted them again with
+/// the same numbers would be biased.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepNoise {
+    key: NoiseKey,
+    number: u32,
+    high: Purpose,
+    low: Purpose,
+}
+
+impl StepNoise {
+    /// `root` is the key of the token after the step's root; `depth` that of the node whose distribution is drawn
+    /// from; `attempt` numbers the children of the node. The purposes are those of the upper and the lower bits.
+    pub(crate) fn new(
+        root: NoiseKey,
+        depth: u32,
+        attempt: u32,
+        (high, low): (Purpose, Purpose),
+    ) -> Self {
+        Self {
+            key: root.later(depth),
+            number: depth * MAX_USES + attempt,
+            high,
+            low,
+        }
+    }
+
+    /// A uniform number in [0, 1): 53 bits of the first two words of the upper bits' purpose.
+    pub(crate) fn unit(&self) -> f64 {
+        let [high, low, ..] = self.high_words(0);
+        let bits = u64::from(high) << 32 | u64::from(low);
+        (bits >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl Noise for StepNoise {
+    #[inline]
+    fn high_words(&self, block: u32) -> [u32; 4] {
+        self.key.words_of_use(self.high, self.number, block)
+    }
+
+    #[inline]
+    fn low_words(&self, block: u32) -> [u32; 4] {
+        self.key.words_of_use(self.low, self.number, block)
     }
 }
 
@@ -205,5 +281,23 @@ mod tests {
                 assert!(time >= u && time.is_finite(), "{high} {low}");
             }
         }
+    }
+
+    /// Drafts and verdicts of a seed keep their noise only while this numbering stays.
+    #[test]
+    fn noise_of_a_step_is_keyed_by_position_depth_and_attempt() {
+        let root = NoiseKey {
+            seed: 3 << 32 | 4,
+            choice: 1,
+            position: Position(9),
+        };
+        let noise = StepNoise::new(root, 5, 2, (Purpose::DraftHigh, Purpose::DraftLow));
+        for (words, purpose) in [(noise.high_words(11), 8), (noise.low_words(11), 9)] {
+            let last = (5 * 4096 + 2) << 8 | purpose;
+            assert_eq!(words, philox4x32_10([11, 14, 1, last], [4, 3]));
+        }
+        let [high, low, ..] = noise.high_words(0);
+        let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
+        assert_eq!(noise.unit(), bits as f64 / 2f64.powi(53));
     }
 }

@@ -49,6 +49,57 @@ pub fn sample(distribution: &Distribution, noise: &impl Noise) -> TokenId {
     winner
 }
 
+/// When a token arrives in the race.
+pub(crate) type Arrival = (f64, TokenId);
+
+/// The first `count` tokens to arrive, in order (all, when the support is smaller); the first is what [`sample`] draws.
+///
+/// They are a draw without replacement: each is distributed as the distribution without those before it, renormalised
+/// (the Gumbel-top-k trick, Kool et al. 1903.06059).
+pub(crate) fn first_arrivals(
+    distribution: &Distribution,
+    noise: &impl Noise,
+    count: usize,
+    arrivals: &mut Vec<Arrival>,
+) {
+    arrivals.clear();
+    let Some(last) = count.min(distribution.support().len()).checked_sub(1) else {
+        return;
+    };
+    let chunks = distribution.support().chunks(CHUNK);
+    for (tokens, probabilities) in chunks.zip(distribution.probabilities().chunks(CHUNK)) {
+        let mut words = [0; CHUNK + 4];
+        let high = high_words(tokens, noise, &mut words);
+        let runners = || {
+            high.iter()
+                .zip(probabilities)
+                .map(|(&high, &p)| (high, f64::from(p)))
+        };
+        // Once there are enough, a token has to beat the last of them; usually a whole chunk does not.
+        if let Some(&(worst, _)) = arrivals.get(last)
+            && runners().fold(true, |all, (high, p)| all & is_beaten(high, p, worst))
+        {
+            continue;
+        }
+        for (&token, (high, p)) in tokens.iter().zip(runners()) {
+            if arrivals
+                .get(last)
+                .is_some_and(|&(worst, _)| is_beaten(high, p, worst))
+            {
+                continue;
+            }
+            let low = noise.low_words(token.0 >> 2)[token.index() & 3];
+            let time = exponential_from_uniform(uniform_from_words(high, low)) / p;
+            // Tokens ascend, so that among equal times the lowest id stays in front.
+            let place = arrivals.partition_point(|&(before, _)| before <= time);
+            if place <= last {
+                arrivals.truncate(last);
+                arrivals.insert(place, (time, token));
+            }
+        }
+    }
+}
+
 /// The upper random bits of `tokens` (at most [`CHUNK`], ascending), each block of noise made once.
 fn high_words<'a>(
     tokens: &[TokenId],
@@ -267,6 +318,48 @@ mod tests {
             .map(|i| sample(&uniform, &key(seed, 1, i)).0)
             .collect();
         assert_eq!(drawn, [1065, 2456, 3794, 158, 315, 2983]);
+    }
+
+    #[test]
+    fn arrivals_are_those_that_sorting_finds() {
+        for round in 0..2000u32 {
+            let shape = key(98, 0, round);
+            let weights: Vec<f64> = (0..1 + round % 200)
+                .map(|id| match (round % 3, id % 5) {
+                    (1, 2) if id > 0 => 0.0,
+                    _ => (-8.0 * shape.uniform(TokenId(id))).exp(),
+                })
+                .collect();
+            let sum: f64 = weights.iter().sum();
+            let dense: Vec<f32> = weights.iter().map(|w| (w / sum) as f32).collect();
+            let d = Distribution::from_dense(&dense).expect("valid");
+            let noise = key(7, 3, round);
+            let mut expected: Vec<Arrival> = d
+                .iter()
+                .map(|(token, p)| (noise.exponential(token) / f64::from(p), token))
+                .collect();
+            expected.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            let mut arrivals = vec![(0.0, TokenId(1)); 3];
+            for count in [0, 1, 2, 5, 500] {
+                first_arrivals(&d, &noise, count, &mut arrivals);
+                assert_eq!(
+                    arrivals,
+                    expected[..count.min(expected.len())],
+                    "round {round}"
+                );
+            }
+            assert_eq!(arrivals[0].1, sample(&d, &noise));
+        }
+    }
+
+    /// All times equal: the lowest ids arrive first.
+    #[test]
+    fn among_equal_times_the_lowest_ids_arrive_first() {
+        let d = Distribution::from_dense(&[0.125; 8]).expect("valid");
+        let mut arrivals = Vec::new();
+        first_arrivals(&d, &Planted(|_| (1 << 31, 0)), 3, &mut arrivals);
+        let tokens: Vec<u32> = arrivals.iter().map(|(_, token)| token.0).collect();
+        assert_eq!(tokens, [0, 1, 2]);
     }
 
     proptest! {

@@ -8,16 +8,15 @@
 
 use std::ops::Range;
 
-use foredraft_model::{Batch, BufferId, KvLayer, Op, Projection, RowSet, TapId, VectorId};
-use foredraft_quant::{ACTIVATION_BLOCK, PANEL_ROWS};
+use foredraft_model::kv::KvType;
+use foredraft_model::{Batch, BufferId, Op, RowSet, TapId, VectorId};
 
-use super::Model;
-use crate::kernels::activations::{Destination, SharedActivations, TILE, quantize};
-use crate::kernels::attention::{GROUP, HeadContext, Workspace, attend_heads};
+use super::linear::InputSpace;
+use super::steps::Step;
+use super::{Model, Space};
+use crate::kernels::activations::SharedActivations;
 use crate::kernels::elementwise::silu_product;
-use crate::kernels::linear::{FLOAT_TILE, Finish, Job, float_panels, quantized_panels};
 use crate::kernels::norm::rms_norm;
-use crate::kernels::rotate::{Rotation, rotate_head};
 use crate::kv::SharedKv;
 use crate::pool::Worker;
 use crate::shared::{Shared, share};
@@ -28,64 +27,74 @@ pub(super) struct Pass<'a> {
     pub(super) model: &'a Model,
     pub(super) batch: &'a Batch,
     pub(super) kv: SharedKv<'a>,
+    pub(super) kv_type: KvType,
     /// Every buffer and tap.
     pub(super) arena: Shared<'a, f32>,
     pub(super) activations: SharedActivations<'a>,
     /// One for each worker.
-    pub(super) workspaces: Shared<'a, Workspace>,
+    pub(super) spaces: Shared<'a, Space>,
 }
 
 impl<'a> Pass<'a> {
-    /// Runs the program's operations, this worker's share of each.
+    /// Runs the steps, this worker's share of each.
     pub(super) fn walk(&self, worker: &Worker<'_>) {
-        for op in &self.model.program.ops {
-            match op {
-                Op::Embed { table, out } => {
-                    self.embed(worker, &self.model.matrices[table.index()], *out)
+        for step in &self.model.steps {
+            match step {
+                Step::Single(op) => self.single(worker, op),
+                Step::Quantized { input, outputs } => {
+                    self.quantized_linear(worker, *input, outputs)
                 }
-                Op::RmsNorm {
-                    input,
-                    weight,
-                    eps,
-                    out,
-                } => self.rms_norm(worker, *input, *weight, *eps, *out),
-                Op::Linear { input, outputs } => self.linear(worker, *input, outputs),
-                Op::RotateAndCache { .. } => self.rotate_and_cache(worker, op),
-                Op::Attend {
-                    query,
-                    layer,
-                    scale,
-                    out,
-                } => self.attend(worker, *query, *layer, *scale, *out),
-                Op::SiluProduct { gate, up } => self.silu_product(worker, *gate, *up),
-                Op::Tap { input, tap } => self.tap(worker, *input, *tap),
-                Op::Gather { input, out } => self.gather(worker, *input, *out),
             }
             worker.barrier();
         }
     }
 
+    fn single(&self, worker: &Worker<'_>, op: &Op) {
+        match op {
+            Op::Embed { table, out } => {
+                self.embed(worker, &self.model.matrices[table.index()], *out)
+            }
+            Op::RmsNorm {
+                input,
+                weight,
+                eps,
+                out,
+            } => self.rms_norm(worker, *input, *weight, *eps, *out),
+            Op::Linear { input, outputs } => self.mixed_linear(worker, *input, outputs),
+            Op::RotateAndCache { .. } => self.rotate_and_cache(worker, op),
+            Op::Attend {
+                query,
+                layer,
+                scale,
+                out,
+            } => self.attend(worker, *query, *layer, *scale, *out),
+            Op::SiluProduct { gate, up } => self.silu_product(worker, *gate, *up),
+            Op::Tap { input, tap } => self.tap(worker, *input, *tap),
+            Op::Gather { input, out } => self.gather(worker, *input, *out),
+        }
+    }
+
     /// Rows of this pass that a buffer holds.
-    fn rows(&self, id: BufferId) -> usize {
+    pub(super) fn rows(&self, id: BufferId) -> usize {
         match self.model.program.buffers[id.index()].rows {
             RowSet::All => self.batch.rows().len(),
             RowSet::Outputs => self.batch.outputs().len(),
         }
     }
 
-    fn width(&self, id: BufferId) -> usize {
+    pub(super) fn width(&self, id: BufferId) -> usize {
         self.model.program.buffers[id.index()].width
     }
 
     /// Where values `range` of row `row` of a buffer lie in the arena.
-    fn place(&self, id: BufferId, row: usize, range: Range<usize>) -> Range<usize> {
+    pub(super) fn place(&self, id: BufferId, row: usize, range: Range<usize>) -> Range<usize> {
         let start = self.model.buffer_starts[id.index()] + row * self.width(id);
         start + range.start..start + range.end
     }
 
     /// # Safety
     /// As [`Shared::range`].
-    unsafe fn row(&self, id: BufferId, row: usize) -> &'a [f32] {
+    pub(super) unsafe fn row(&self, id: BufferId, row: usize) -> &'a [f32] {
         // SAFETY: the caller's promise.
         unsafe { self.arena.range(self.place(id, row, 0..self.width(id))) }
     }
@@ -96,6 +105,14 @@ impl<'a> Pass<'a> {
     unsafe fn row_mut(&self, id: BufferId, row: usize) -> &'a mut [f32] {
         // SAFETY: the caller's promise.
         unsafe { self.arena.range_mut(self.place(id, row, 0..self.width(id))) }
+    }
+
+    /// # Safety
+    /// As [`Shared::range_mut`].
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn own_space(&self, worker: &Worker<'_>) -> &'a mut InputSpace {
+        // SAFETY: the caller's promise.
+        unsafe { &mut self.spaces.range_mut(worker.index..worker.index + 1)[0].input }
     }
 
     fn embed(&self, worker: &Worker<'_>, table: &Matrix, out: BufferId) {
@@ -119,241 +136,6 @@ impl<'a> Pass<'a> {
             // SAFETY: rows are shared out; input and out are different buffers.
             let (x, y) = unsafe { (self.row(input, row), self.row_mut(out, row)) };
             rms_norm(self.model.isa, x, weight, eps, y);
-        }
-    }
-
-    fn linear(&self, worker: &Worker<'_>, input: BufferId, outputs: &[Projection]) {
-        let matrices = || {
-            outputs
-                .iter()
-                .map(|o| &self.model.matrices[o.weight.index()])
-        };
-        if matrices().any(|m| m.kind.is_quantized()) {
-            self.quantize_input(worker, input);
-            worker.barrier();
-        }
-        for (projection, matrix) in outputs.iter().zip(matrices()) {
-            if matrix.kind.is_quantized() {
-                self.quantized(worker, input, projection, matrix);
-            } else {
-                self.float(worker, input, projection, matrix);
-            }
-        }
-    }
-
-    /// Rounds the input to 8 bits, the blocks of all rows shared out.
-    fn quantize_input(&self, worker: &Worker<'_>, input: BufferId) {
-        let (rows, width) = (self.rows(input), self.width(input));
-        let blocks = width / ACTIVATION_BLOCK;
-        let Range { start, end } = share(rows * blocks, 1, worker.index, worker.count);
-        let mut next = start;
-        while next < end {
-            let (row, first_block) = (next / blocks, next % blocks);
-            let count = (end - next).min(blocks - first_block);
-            let tile_first = row / TILE * TILE;
-            let to = Destination {
-                tile_first,
-                tile_rows: TILE.min(rows - tile_first),
-                row: row - tile_first,
-                blocks,
-                first_block,
-            };
-            let values = first_block * ACTIVATION_BLOCK..(first_block + count) * ACTIVATION_BLOCK;
-            // SAFETY: the input was complete before.
-            let x = unsafe { self.arena.range(self.place(input, row, values)) };
-            quantize(self.model.isa, x, to, self.activations);
-            next += count;
-        }
-    }
-
-    /// What becomes of the products of a projection.
-    fn finish(&self, projection: &Projection) -> Finish<'a> {
-        Finish {
-            bias: projection.bias.map(|b| &self.model.vectors[b.index()][..]),
-            accumulate: projection.accumulate,
-        }
-    }
-
-    /// This worker's run of outputs of rows `first..first + count`.
-    ///
-    /// # Safety
-    /// The run must be this worker's own.
-    unsafe fn outputs<const N: usize>(
-        &self,
-        out: BufferId,
-        first: usize,
-        count: usize,
-        run: &Range<usize>,
-    ) -> [&'a mut [f32]; N] {
-        std::array::from_fn(|m| {
-            if m < count {
-                // SAFETY: the caller's promise; rows differ.
-                unsafe {
-                    self.arena
-                        .range_mut(self.place(out, first + m, run.clone()))
-                }
-            } else {
-                &mut []
-            }
-        })
-    }
-
-    fn quantized(
-        &self,
-        worker: &Worker<'_>,
-        input: BufferId,
-        projection: &Projection,
-        matrix: &Matrix,
-    ) {
-        let job = Job {
-            matrix,
-            rows: self.rows(input),
-            x: self.activations,
-            finish: self.finish(projection),
-            arena: self.arena,
-            out_start: self.model.buffer_starts[projection.out.index()],
-        };
-        let panels = share(matrix.panels(), 1, worker.index, worker.count);
-        // SAFETY: the activations are complete; panels are shared out.
-        unsafe { quantized_panels(self.model.isa, &job, panels) };
-    }
-
-    fn float(
-        &self,
-        worker: &Worker<'_>,
-        input: BufferId,
-        projection: &Projection,
-        matrix: &Matrix,
-    ) {
-        let panels = share(matrix.panels(), 1, worker.index, worker.count);
-        let run = panels.start * PANEL_ROWS..matrix.rows.min(panels.end * PANEL_ROWS);
-        let rows = self.rows(input);
-        for first in (0..rows).step_by(FLOAT_TILE) {
-            let count = FLOAT_TILE.min(rows - first);
-            // SAFETY: the input is complete; runs of outputs are shared out.
-            let (x, mut outs) = unsafe {
-                let x: [&[f32]; FLOAT_TILE] = std::array::from_fn(|m| {
-                    if m < count {
-                        self.row(input, first + m)
-                    } else {
-                        &[]
-                    }
-                });
-                (
-                    x,
-                    self.outputs::<FLOAT_TILE>(projection.out, first, count, &run),
-                )
-            };
-            float_panels(
-                self.model.isa,
-                matrix,
-                panels.clone(),
-                &x[..count],
-                self.finish(projection),
-                &mut outs[..count],
-            );
-        }
-    }
-
-    /// Heads of queries and of keys are shared out together.
-    fn rotate_and_cache(&self, worker: &Worker<'_>, op: &Op) {
-        let Op::RotateAndCache {
-            query,
-            key,
-            value,
-            query_norm,
-            key_norm,
-            eps,
-            rope,
-            layer,
-        } = op
-        else {
-            return;
-        };
-        let shape = &self.kv.groups[layer.group].shape;
-        let (dim, kv_heads) = (shape.head_dim, shape.kv_heads);
-        let heads = self.width(*query) / dim;
-        let table = &self.model.program.ropes[rope.index()];
-        let angles = &self.model.angles[rope.index()];
-        let norm = |id: &Option<VectorId>| id.map(|v| &self.model.vectors[v.index()][..]);
-        let each = heads + kv_heads;
-        for item in share(self.rows(*query) * each, 1, worker.index, worker.count) {
-            let (row, head) = (item / each, item % each);
-            let node = &self.batch.rows()[row];
-            let at =
-                node.position.index() * table.pairs()..(node.position.index() + 1) * table.pairs();
-            let rotation = Rotation {
-                layout: table.layout,
-                cosines: &angles.cosines[at.clone()],
-                sines: &angles.sines[at],
-            };
-            if head < heads {
-                let place = self.place(*query, row, head * dim..(head + 1) * dim);
-                // SAFETY: heads are shared out.
-                let x = unsafe { self.arena.range_mut(place) };
-                rotate_head(self.model.isa, x, norm(query_norm), *eps, rotation);
-            } else {
-                let head = head - heads;
-                let range = head * dim..(head + 1) * dim;
-                // SAFETY: heads are shared out; a slot belongs to one row.
-                unsafe {
-                    let k = self.arena.range_mut(self.place(*key, row, range.clone()));
-                    let v = self.arena.range(self.place(*value, row, range));
-                    rotate_head(self.model.isa, k, norm(key_norm), *eps, rotation);
-                    self.kv.write(*layer, head, node.slot, k, v);
-                }
-            }
-        }
-    }
-
-    fn attend(
-        &self,
-        worker: &Worker<'_>,
-        query: BufferId,
-        layer: KvLayer,
-        scale: f32,
-        out: BufferId,
-    ) {
-        let group = &self.kv.groups[layer.group];
-        let shape = &group.shape;
-        let heads = self.width(query) / shape.head_dim;
-        let queries_per_head = heads / shape.kv_heads;
-        // SAFETY: keys and values of this layer are complete; a workspace belongs to one worker.
-        let (scratch, workspace) = unsafe {
-            let own = worker.index..worker.index + 1;
-            (
-                self.kv.scratch(layer.group),
-                &mut self.workspaces.range_mut(own)[0],
-            )
-        };
-        let together = heads_together(self.rows(query) * heads, queries_per_head, worker.count);
-        let items = heads / together;
-        for item in share(self.rows(query) * items, 1, worker.index, worker.count) {
-            let (row, head) = (item / items, item % items * together);
-            let node = &self.batch.rows()[row];
-            let kv_head = head / queries_per_head;
-            let context = HeadContext {
-                pool: group.pool(),
-                scratch,
-                page_elements: shape.page_elements(),
-                head_dim: shape.head_dim,
-                keys: shape.key_offset(layer.layer, kv_head),
-                values: shape.value_offset(layer.layer, kv_head),
-                pages: self.batch.pages(node.sequence, layer.group),
-                committed: self.batch.committed(node.sequence),
-                path: self.batch.path(node),
-                first: shape
-                    .window
-                    .map_or(0, |w| (node.position.index() + 1).saturating_sub(w)),
-                scale,
-            };
-            let range = head * shape.head_dim..(head + together) * shape.head_dim;
-            // SAFETY: the queries are complete; heads of the output are shared out.
-            let (q, y) = unsafe {
-                let q = self.arena.range(self.place(query, row, range.clone()));
-                (q, self.arena.range_mut(self.place(out, row, range)))
-            };
-            attend_heads(self.model.isa, q, shape.head_dim, context, workspace, y);
         }
     }
 
@@ -393,10 +175,4 @@ impl<'a> Pass<'a> {
             };
         }
     }
-}
-
-/// How many heads of a KV head a worker takes at once: as many as fit, but so few that every worker gets its share.
-fn heads_together(heads: usize, queries_per_head: usize, workers: usize) -> usize {
-    let enough = |n: &usize| queries_per_head.is_multiple_of(*n) && heads / n >= 2 * workers;
-    (2..=GROUP).rev().find(enough).unwrap_or(1)
 }

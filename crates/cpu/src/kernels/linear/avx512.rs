@@ -51,6 +51,20 @@ unsafe fn rows<F: Format>(panel: &QuantizedPanel<'_>, x: &Activations<'_>, sums:
     }
 }
 
+/// Runs the body for the rows `0..M`, at most 8, each with its number as a constant. A loop would do, were it always unrolled: with
+/// 8 rows it is not, and then the sums live in memory instead of in registers.
+macro_rules! for_each_row {
+    ($rows:expr, |$m:ident| $body:block) => {
+        for_each_row!(@ $rows, $m, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $rows:expr, $m:ident, $body:block, $($number:literal)*) => {$(
+        if $rows > $number {
+            let $m: usize = $number;
+            $body
+        }
+    )*};
+}
+
 /// Pointers into a tile of `M` rows; all move on by constant steps, block by block.
 struct Cursor {
     codes: *const i32,
@@ -172,24 +186,22 @@ unsafe fn block<F: Format, const M: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        for (m, acc) in acc.iter_mut().enumerate() {
+        for_each_row!(M, |m| {
             let x = cursor.codes.add(8 * m);
             let mut dot = start::<F>(cursor.minus_sums.add(m));
             for (i, q) in q.iter().enumerate() {
                 dot = _mm512_dpbusd_epi32(dot, *q, _mm512_set1_epi32(*x.add(i)));
             }
             let d = _mm512_mul_ps(scale, _mm512_set1_ps(*after(dot, cursor.scales).add(m)));
-            *acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, *acc);
-            match F::SCALES {
-                ScaleKind::HalfMin => {
-                    *acc = _mm512_fmadd_ps(min, _mm512_set1_ps(*cursor.scaled_sums.add(m)), *acc)
-                }
-                ScaleKind::Super32Min => {
-                    *acc = _mm512_fnmadd_ps(min, _mm512_set1_ps(*cursor.scaled_sums.add(m)), *acc);
-                }
-                _ => {}
+            acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, acc[m]);
+            if matches!(F::SCALES, ScaleKind::HalfMin | ScaleKind::Super32Min) {
+                let scaled_sum = _mm512_set1_ps(*cursor.scaled_sums.add(m));
+                acc[m] = match F::SCALES {
+                    ScaleKind::HalfMin => _mm512_fmadd_ps(min, scaled_sum, acc[m]),
+                    _ => _mm512_fnmadd_ps(min, scaled_sum, acc[m]),
+                };
             }
-        }
+        });
         cursor.codes = cursor.codes.add(8 * M);
         cursor.scales = cursor.scales.add(M);
         cursor.minus_sums = cursor.minus_sums.add(M);
@@ -225,7 +237,7 @@ unsafe fn half_blocks<F: Format, const M: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        for (m, acc) in acc.iter_mut().enumerate() {
+        for_each_row!(M, |m| {
             let scale_x = _mm512_set1_ps(*cursor.scales.add(m));
             for half in 0..2 {
                 let x = cursor.codes.add(8 * m + 4 * half);
@@ -234,13 +246,13 @@ unsafe fn half_blocks<F: Format, const M: usize>(
                     dot = _mm512_dpbusd_epi32(dot, *q, _mm512_set1_epi32(*x.add(i)));
                 }
                 let d = _mm512_mul_ps(scale[half], scale_x);
-                *acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, *acc);
+                acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, acc[m]);
                 if F::SCALES == ScaleKind::Super16Min {
                     let scaled_sum = _mm512_set1_ps(*cursor.scaled_sums.add(2 * m + half));
-                    *acc = _mm512_fnmadd_ps(min[half], scaled_sum, *acc);
+                    acc[m] = _mm512_fnmadd_ps(min[half], scaled_sum, acc[m]);
                 }
             }
-        }
+        });
         cursor.codes = cursor.codes.add(8 * M);
         cursor.scales = cursor.scales.add(M);
         cursor.minus_sums = cursor.minus_sums.add(2 * M);
