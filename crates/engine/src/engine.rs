@@ -7,7 +7,7 @@ use std::time::Instant;
 use foredraft_common::{Position, TokenId};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, ModelError,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, ModelError, PagePool,
     ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
@@ -18,7 +18,6 @@ use foredraft_text::{TextError, Tokenizer};
 
 use crate::budget::{self, BudgetError};
 use crate::output::Output;
-use crate::pages::PagePool;
 use crate::request::{Completion, Event, FinishReason, Request, Timings, Usage};
 use crate::sequence::Sequence;
 

@@ -23,6 +23,7 @@ mod backend;
 mod batch;
 mod decoder;
 pub mod kv;
+mod pages;
 mod program;
 mod rope;
 
@@ -31,6 +32,7 @@ pub use backend::{
     Backend, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, TapHandle,
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
+pub use pages::{PagePool, PageTables};
 pub use program::{
     BufferId, BufferSpec, KvLayer, MatrixId, MatrixSpec, Op, Program, Projection, RopeId, RowSet,
     TapId, TapPoint, VectorId, VectorSpec,
