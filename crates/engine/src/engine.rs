@@ -7,8 +7,8 @@ use std::time::Instant;
 use foredraft_common::{Position, TokenId};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, ModelError, PagePool,
-    ProgramOptions, Slot, program_for,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
+    PagePool, ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
     AllowedTokens, Distribution, DistributionError, History, NoiseKey, SettingsError, Transforms,
@@ -100,16 +100,17 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the model of a checkpoint.
+    /// Loads the model of a checkpoint. `watch` is told how far the weights are, and may end it.
     ///
     /// # Errors
     /// When the architecture is unknown, a tensor is missing or misshapen, the vocabulary does not belong to the
-    /// model, or the memory does not suffice.
+    /// model, the memory does not suffice, or `watch` ends it.
     pub fn load(
         checkpoint: &Checkpoint,
         tokenizer: Arc<Tokenizer>,
         backend: &dyn Backend,
         options: &EngineOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<Self, EngineError> {
         let program = program_for(checkpoint, &ProgramOptions::default())?;
         let (tokens, embeddings) = (tokenizer.vocabulary_len(), program.vocabulary);
@@ -131,7 +132,7 @@ impl Engine {
             allowed.ban(id);
         }
         let executor = backend
-            .load(program, checkpoint, &options)
+            .load(program, checkpoint, &options, watch)
             .map_err(BudgetError::from)?;
         Ok(Self {
             pools: options
