@@ -8,7 +8,7 @@ use foredraft_common::{Position, TokenId};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
-    ProgramOptions, Slot, program_for,
+    PagePool, ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
     AllowedTokens, Distribution, DistributionError, History, NoiseKey, SettingsError, Transforms,
@@ -18,7 +18,6 @@ use foredraft_text::{TextError, Tokenizer};
 
 use crate::budget::{self, BudgetError};
 use crate::output::Output;
-use crate::pages::PagePool;
 use crate::request::{Completion, Event, FinishReason, Request, Timings, Usage};
 use crate::sequence::Sequence;
 

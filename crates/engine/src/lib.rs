@@ -17,11 +17,9 @@ mod budget;
 mod engine;
 mod measure;
 mod output;
-mod pages;
 mod request;
 mod sequence;
 
 pub use budget::{BudgetError, size};
 pub use engine::{Engine, EngineError, EngineOptions};
-pub use pages::PagePool;
 pub use request::{Completion, Event, FinishReason, Request, Timings, Usage};
