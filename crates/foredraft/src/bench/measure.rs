@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use foredraft::common::TokenId;
 use foredraft::cpu::{CpuBackend, Reader};
 use foredraft::engine::{Engine, Request};
+use foredraft::model::{Part, PartTime};
 use foredraft::speculate::SamplingSettings;
 
-use super::report::{BenchReport, ForwardReport, PlainReport, PrefillReport, Spread};
+use super::report::{BenchReport, ForwardReport, PartReport, PlainReport, PrefillReport, Spread};
 use crate::exit::Exit;
 use crate::load::engine_error;
 
@@ -15,6 +16,9 @@ use crate::load::engine_error;
 const CURVE_CONTEXT: usize = 256;
 /// Rows of the curve's longest pass.
 const CURVE_ROWS: usize = 32;
+/// Passes of each length in a round.
+const UNCOUNTED_PASSES: usize = 3;
+const COUNTED_PASSES: usize = 7;
 /// Tokens of the prompt.
 const PREFILL_TOKENS: usize = 512;
 /// Context at which decoding begins.
@@ -35,6 +39,8 @@ pub(super) struct Bench {
     prefill_rates: Vec<f64>,
     /// Seconds of passes of `rows = index + 1`.
     passes: Vec<Vec<f64>>,
+    /// For passes of so many rows, what each part took in each round.
+    parts: [(usize, Vec<Vec<PartTime>>); 2],
     /// Shortened where the context is short.
     prefill_tokens: usize,
     curve_context: usize,
@@ -63,6 +69,7 @@ impl Bench {
             decode_rates: Vec::new(),
             prefill_rates: Vec::new(),
             passes: vec![Vec::new(); CURVE_ROWS],
+            parts: [1, 8].map(|rows| (rows, Vec::new())),
             prefill_tokens: PREFILL_TOKENS.min(context - 1),
             curve_context: CURVE_CONTEXT.min(context - CURVE_ROWS - 1),
             engine,
@@ -83,14 +90,21 @@ impl Bench {
         let completion = self.generate(self.prefill_tokens, 1)?;
         self.prefill_rates
             .push(self.prefill_tokens as f64 / completion.timings.prefill_seconds);
-        for _ in 0..5 {
-            for rows in 1..=CURVE_ROWS {
-                // A step follows steps of its kind: a first pass puts caches and clocks into that state, uncounted.
-                let mut pass = || self.engine.time_pass(self.curve_context, rows);
-                pass().map_err(engine_error)?;
-                let seconds = pass().map_err(engine_error)?;
-                self.passes[rows - 1].push(seconds);
+        for rows in 1..=CURVE_ROWS {
+            // A step follows steps of its kind: the first passes put caches and clocks into that state, uncounted.
+            for pass in 0..UNCOUNTED_PASSES + COUNTED_PASSES {
+                let seconds = self.engine.time_pass(self.curve_context, rows);
+                let seconds = seconds.map_err(engine_error)?;
+                if pass >= UNCOUNTED_PASSES {
+                    self.passes[rows - 1].push(seconds);
+                }
             }
+        }
+        for (rows, rounds) in &mut self.parts {
+            let parts = self
+                .engine
+                .time_parts(self.curve_context, *rows, COUNTED_PASSES);
+            rounds.push(parts.map_err(engine_error)?);
         }
         for _ in 0..5 {
             self.read_seconds.push(self.reader.read());
@@ -166,7 +180,23 @@ impl Bench {
                     }
                 })
                 .collect(),
+            parts: self.parts.iter().flat_map(part_reports).collect(),
             drafts: [],
         }
     }
+}
+
+/// The medians over the rounds of what each part of a pass took.
+fn part_reports((rows, rounds): &(usize, Vec<Vec<PartTime>>)) -> Vec<PartReport> {
+    let median = |part: Part, of: fn(&PartTime) -> f64| {
+        let of_part = |times: &Vec<PartTime>| times.iter().find(|t| t.part == part).map(of);
+        Spread::of(&rounds.iter().filter_map(of_part).collect::<Vec<f64>>()).median
+    };
+    let report = |part: Part| PartReport {
+        rows: *rows,
+        part: part.name(),
+        seconds: median(part, |time| time.seconds),
+        waiting_seconds: median(part, |time| time.waiting_seconds),
+    };
+    Part::ALL.map(report).to_vec()
 }

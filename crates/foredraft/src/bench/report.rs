@@ -21,6 +21,7 @@ pub(super) struct BenchReport {
     pub(super) plain: PlainReport,
     pub(super) prefill: PrefillReport,
     pub(super) forward: Vec<ForwardReport>,
+    pub(super) parts: Vec<PartReport>,
     /// Comparisons with drafts; none in this version.
     pub(super) drafts: [(); 0],
 }
@@ -52,6 +53,19 @@ pub(super) struct ForwardReport {
     pub(super) seconds: Spread,
     /// Median seconds over those of one row.
     pub(super) ratio: f64,
+}
+
+/// What a part of a pass takes, as one thread sees it: the median over the rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct PartReport {
+    /// New tokens of the pass.
+    pub(super) rows: usize,
+    /// Which part.
+    pub(super) part: &'static str,
+    /// Of work.
+    pub(super) seconds: f64,
+    /// Of waiting for the other threads after it.
+    pub(super) waiting_seconds: f64,
 }
 
 /// Several measurements of one thing.
@@ -122,6 +136,17 @@ pub(super) fn table(report: &BenchReport) -> String {
                 format!("{:.2}", point.ratio),
             ]);
         }
+    }
+    text.push_str(&output::table(&rows));
+    text.push('\n');
+    let mut rows = vec![["M", "part", "ms", "waiting"].map(String::from).to_vec()];
+    for part in &report.parts {
+        rows.push(vec![
+            part.rows.to_string(),
+            part.part.to_owned(),
+            format!("{:.2}", 1e3 * part.seconds),
+            format!("{:.2}", 1e3 * part.waiting_seconds),
+        ]);
     }
     text.push_str(&output::table(&rows));
     text

@@ -21,6 +21,8 @@ use crate::weights::QuantizedPanel;
 /// into the first. (An address beyond the weights is never read.)
 const FAR_BYTES: usize = 8192;
 const NEAR_BYTES: usize = 1024;
+/// The same for scales, of which a block has fewer.
+const SCALES_BYTES: usize = 2048;
 
 /// # Safety
 /// The processor has AVX-512 F, BW, VL, DQ and VNNI; otherwise as `quantized_panels` in the parent module.
@@ -108,6 +110,7 @@ unsafe fn tile<F: Format, const M: usize>(
         match F::SCALES {
             ScaleKind::Half | ScaleKind::HalfMin => {
                 for _ in 0..panel.blocks {
+                    prefetch_scales::<1>(scales);
                     let q = load::<F>(codes);
                     let scale = halves(scales);
                     let min = if F::SCALES == ScaleKind::HalfMin {
@@ -126,6 +129,7 @@ unsafe fn tile<F: Format, const M: usize>(
             }
             ScaleKind::Super32Min => {
                 for _ in 0..panel.blocks / 8 {
+                    prefetch_scales::<5>(scales);
                     let (d, dmin) = (halves(scales), halves(scales.add(32)));
                     for s in 0..8 {
                         let q = load::<F>(codes);
@@ -140,6 +144,7 @@ unsafe fn tile<F: Format, const M: usize>(
             }
             ScaleKind::Super16 => {
                 for _ in 0..panel.blocks / 8 {
+                    prefetch_scales::<5>(scales);
                     let d = halves(scales);
                     for s in 0..8 {
                         let q = load::<F>(codes);
@@ -153,6 +158,7 @@ unsafe fn tile<F: Format, const M: usize>(
             }
             ScaleKind::Super16Min => {
                 for _ in 0..panel.blocks / 8 {
+                    prefetch_scales::<5>(scales);
                     let (d, dmin) = (halves(scales), halves(scales.add(32)));
                     for s in 0..8 {
                         let q = load::<F>(codes);
@@ -278,6 +284,15 @@ unsafe fn start<F: Format>(minus_sum: *const i32) -> __m512i {
         4 => _mm512_slli_epi32::<4>(sum),
         5 => _mm512_slli_epi32::<5>(sum),
         _ => _mm512_slli_epi32::<7>(sum),
+    }
+}
+
+/// Asks for `LINES` lines of scales.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn prefetch_scales<const LINES: usize>(scales: *const u8) {
+    for i in 0..LINES {
+        _mm_prefetch::<_MM_HINT_T0>(scales.wrapping_add(64 * i + SCALES_BYTES).cast());
     }
 }
 
