@@ -1,0 +1,386 @@
+//! Where answers end within an accepted run (the cases "Stop", "Prefix cache"), and what faults leave behind
+//! ("Robustness", "Vocabulary").
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::backend::Watched;
+use common::drafters::{Fault, Faulty, Scripted};
+use common::{answer, engine_with, greedy, ids, prompt, tokenizer};
+use foredraft_common::TokenId;
+use foredraft_engine::{
+    Completion, Engine, EngineError, EngineOptions, Event, FinishReason, Request, Speculation,
+    TokenOrigin, TreeShape,
+};
+use foredraft_speculate::{Lookup, SamplingSettings, Verify};
+use foredraft_testing::stories260k;
+
+fn fresh(context_tokens: Option<usize>) -> Engine {
+    let options = EngineOptions {
+        context_tokens,
+        ..EngineOptions::default()
+    };
+    engine_with(&stories260k(), 1, &options)
+}
+
+/// Answers plainly and with a drafter that knows the whole text, in engines of their own, and checks that nothing tells
+/// the two apart, then or later.
+fn check(request: &Request, context_tokens: Option<usize>, shape: TreeShape) -> Completion {
+    let whole = answer(&mut fresh(None), &greedy(request.prompt.clone(), 200));
+    let mut plain_engine = fresh(context_tokens);
+    let plain = answer(&mut plain_engine, request);
+    let mut engine = fresh(context_tokens);
+    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &whole.tokens], 0))]);
+    let speculation = Speculation {
+        tree: shape,
+        draft_max: Some(8),
+        ..Speculation::default()
+    };
+    let request = Request {
+        speculation,
+        ..request.clone()
+    };
+    let got = answer(&mut engine, &request);
+    assert_eq!((&got.tokens, &got.text), (&plain.tokens, &plain.text));
+    assert_eq!(got.finish_reason, plain.finish_reason);
+    assert!(got.timings.steps < plain.timings.steps.max(1), "several at once");
+    assert_eq!(engine.pages_in_use(), plain_engine.pages_in_use());
+    // The next prompt holds what was cut off: neither engine may have it in pages.
+    let mut next = [request.prompt.as_slice(), &whole.tokens].concat();
+    next.truncate(context_tokens.unwrap_or(512) - 3);
+    let next = greedy(next, 2);
+    let (after, after_plain) = (answer(&mut engine, &next), answer(&mut plain_engine, &next));
+    assert_eq!(after.tokens, after_plain.tokens);
+    assert_eq!(after.usage, after_plain.usage, "the cache is the same");
+    assert_eq!(
+        after.usage.cached_tokens,
+        (request.prompt.len() + got.tokens.len() - 1).min(next.prompt.len() - 1)
+    );
+    got
+}
+
+const CHAIN: TreeShape = TreeShape::Chain;
+const GRID: TreeShape = TreeShape::Grid { width: 2, depth: 2 };
+
+#[test]
+fn stop_strings_cut_an_accepted_run() {
+    for (stop, text) in [
+        ("named Lily", "Once upon a time, there was a little girl "),
+        ("y. S", "Once upon a time, there was a little girl named Lil"),
+        ("ved to play", "Once upon a time, there was a little girl named Lily. She lo"),
+    ] {
+        for shape in [CHAIN, GRID] {
+            let request = Request {
+                stop: vec![stop.into()],
+                ..greedy(ids(&[1]), 200)
+            };
+            let got = check(&request, None, shape);
+            assert_eq!(got.text, text);
+            assert_eq!(got.finish_reason, FinishReason::StopString);
+        }
+    }
+}
+
+#[test]
+fn stop_at_max_tokens_within_an_accepted_run() {
+    for count in 1..24 {
+        for shape in [CHAIN, GRID] {
+            let got = check(&greedy(ids(&[1]), count), None, shape);
+            assert_eq!(got.tokens.len(), count);
+            assert_eq!(got.finish_reason, FinishReason::MaxTokens);
+        }
+    }
+}
+
+#[test]
+fn stop_at_the_contexts_end_within_an_accepted_run() {
+    for context in 30..42 {
+        for shape in [CHAIN, GRID] {
+            let got = check(&greedy(ids(&[1]), 200), Some(context), shape);
+            assert_eq!(got.tokens.len(), context - 1);
+            assert_eq!(got.finish_reason, FinishReason::Context);
+        }
+    }
+}
+
+/// End-of-text in the middle of a drafted run: the drafter goes on behind it, the answer does not.
+#[test]
+fn stop_at_end_of_text_within_an_accepted_run() {
+    let bias = |bias| SamplingSettings {
+        // Certain once the full stop's frequency does no longer count against it.
+        logit_bias: vec![(TokenId(2), bias)],
+        ..SamplingSettings::greedy()
+    };
+    let request = |bias_of_end| Request {
+        sampling: bias(bias_of_end),
+        ..greedy(prompt("The end"), 200)
+    };
+    let ended = (0..100)
+        .map(|step| answer(&mut fresh(None), &request(step as f32 * 0.25)))
+        .find(|got| got.finish_reason == FinishReason::EndOfText && got.tokens.len() < 100)
+        .expect("some bias ends it early");
+    let bias_of_end = (0..100)
+        .map(|step| step as f32 * 0.25)
+        .find(|&b| answer(&mut fresh(None), &request(b)).tokens == ended.tokens)
+        .expect("the same");
+    let behind = [ended.tokens.as_slice(), &ids(&[300; 20])].concat();
+    let mut engine = fresh(None);
+    let request = request(bias_of_end);
+    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &behind], 0))]);
+    let got = answer(&mut engine, &request);
+    assert_eq!((&got.tokens, &got.text), (&ended.tokens, &ended.text));
+    assert_eq!(got.finish_reason, FinishReason::EndOfText);
+    assert!(got.timings.steps < ended.timings.steps);
+}
+
+#[test]
+fn stop_by_the_caller_within_an_accepted_run() {
+    let whole = answer(&mut fresh(None), &greedy(ids(&[1]), 100));
+    for after in 1..12 {
+        let mut engine = fresh(None);
+        engine.set_drafters(vec![Box::new(Scripted::new(&[&ids(&[1]), &whole.tokens], 0))]);
+        let mut tokens = 0;
+        let got = engine
+            .generate(&greedy(ids(&[1]), 100), &mut |event| {
+                tokens += usize::from(matches!(event, Event::Token { .. }));
+                match tokens >= after {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+            .expect("an answer");
+        assert_eq!(got.finish_reason, FinishReason::Cancelled);
+        assert_eq!(got.tokens, whole.tokens[..after]);
+        assert_eq!(answer(&mut engine, &greedy(ids(&[1]), 100)).tokens, whole.tokens);
+    }
+}
+
+#[test]
+fn robustness_a_failing_drafter_costs_a_warning_and_nothing_else() {
+    let request = greedy(prompt("One day"), 60);
+    let plain = answer(&mut fresh(None), &request);
+    for fault in [Fault::Begin, Fault::Extend, Fault::TooMany, Fault::TooDeep] {
+        let mut engine = fresh(None);
+        let inner = Scripted::new(&[&request.prompt, &plain.tokens], 3);
+        engine.set_drafters(vec![Box::new(Faulty { inner, fault, steps: 0 })]);
+        // A next request tries it again, and is warned again.
+        for _ in 0..2 {
+            let mut warnings = Vec::new();
+            let got = engine
+                .generate(&request, &mut |event| {
+                    if let Event::Warning(text) = event {
+                        warnings.push(text.to_owned());
+                    }
+                    ControlFlow::Continue(())
+                })
+                .expect("an answer");
+            assert_eq!((&got.tokens, &got.text), (&plain.tokens, &plain.text), "{fault:?}");
+            assert_eq!(warnings.len(), 1, "{fault:?}: {warnings:?}");
+            assert!(warnings[0].contains("faulty"), "{warnings:?}");
+            let figures = got.speculation.expect("speculated");
+            assert!(figures.accepted > 0 && figures.steps > 40, "{figures:?}");
+        }
+    }
+}
+
+/// An engine over a watched backend.
+fn watched() -> (Engine, Watched) {
+    let backend = Watched::new();
+    let options = EngineOptions::default();
+    let engine = Engine::load(&stories260k(), tokenizer(), &backend, &options);
+    (engine.expect("an engine"), backend)
+}
+
+#[test]
+fn robustness_a_nan_row_ends_the_request_with_an_error_and_leaks_nothing() {
+    let request = greedy(prompt("Once upon a time"), 60);
+    let plain = answer(&mut fresh(None), &request);
+    for verify in [Verify::Coupled, Verify::Rejection, Verify::Block] {
+        let (mut engine, backend) = watched();
+        let expected = answer(&mut engine, &request);
+        let pages = engine.pages_in_use();
+        let scripted = Scripted::new(&[&request.prompt, &plain.tokens], 0);
+        engine.set_drafters(vec![Box::new(scripted)]);
+        let speculation = Speculation {
+            verify,
+            ..Speculation::default()
+        };
+        let speculative = Request {
+            speculation,
+            ..request.clone()
+        };
+        let spoil = |position| backend.seen.lock().expect("fine").spoiled_position = position;
+        spoil(Some(request.prompt.len() + 20));
+        let error = engine
+            .generate(&speculative, &mut |_| ControlFlow::Continue(()))
+            .expect_err("no token comes of NaN");
+        let EngineError::Logits { position, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(position, request.prompt.len() + 21, "{verify:?}");
+        assert!(engine.pages_in_use() <= pages);
+        spoil(None);
+        assert_eq!(answer(&mut engine, &speculative).tokens, expected.tokens);
+        assert_eq!(engine.pages_in_use(), pages);
+        engine.forget();
+        assert_eq!(engine.pages_in_use(), 0);
+    }
+}
+
+/// A token that the model has no embedding for, or that the tokenizer cannot turn into text, never gets into a pass.
+#[test]
+fn vocabulary_no_token_beyond_it_reaches_the_embedding() {
+    let request = greedy(prompt("Once upon a time"), 80);
+    for verify in [Verify::Coupled, Verify::Rejection, Verify::Block] {
+        for shape in [CHAIN, GRID] {
+            let (mut engine, backend) = watched();
+            let plain = answer(&mut engine, &request);
+            let mut scripted = Scripted::new(&[&request.prompt, &plain.tokens], 3);
+            scripted.wrong = |number| TokenId([512, u32::MAX, 50_000, u32::MAX - 1][number % 4]);
+            engine.set_drafters(vec![Box::new(scripted)]);
+            let speculation = Speculation {
+                verify,
+                tree: shape,
+                ..Speculation::default()
+            };
+            let speculative = Request {
+                speculation,
+                ..request.clone()
+            };
+            let got = answer(&mut engine, &speculative);
+            assert_eq!(got.tokens, plain.tokens, "{verify:?} {shape:?}");
+            assert!(got.speculation.expect("speculated").accepted > 0);
+            let seen = backend.seen.lock().expect("fine");
+            assert!(seen.tokens.iter().all(|token| token.index() < 512));
+        }
+    }
+}
+
+/// Plain decoding takes a pass a token and no row more, and a draft is checked in the pass that is taken anyway.
+#[test]
+fn a_step_is_one_pass_and_nothing_is_computed_twice() {
+    let request = greedy(prompt("Once upon a time"), 40);
+    let (mut engine, backend) = watched();
+    let plain = answer(&mut engine, &request);
+    {
+        let seen = backend.seen.lock().expect("fine");
+        let mut expected = vec![1; 40];
+        expected[0] = request.prompt.len();
+        assert_eq!((&seen.passes, &seen.commits), (&expected, &expected));
+    }
+    assert_eq!((plain.timings.steps, plain.timings.first_tokens), (39, 1));
+    // A drafter with nothing to say, and a request that wants none, change nothing.
+    let (mut engine, backend) = watched();
+    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &plain.tokens], 0))]);
+    let off = Request {
+        speculation: Speculation::off(),
+        ..request.clone()
+    };
+    let got = answer(&mut engine, &off);
+    assert_eq!((got.tokens, got.speculation), (plain.tokens.clone(), None));
+    assert_eq!(backend.seen.lock().expect("fine").passes.len(), 40);
+    // Right in everything: 40 tokens in 9 a step.
+    *backend.seen.lock().expect("fine") = common::backend::Seen::default();
+    engine.forget();
+    let got = answer(&mut engine, &request);
+    assert_eq!(got.tokens, plain.tokens);
+    let seen = backend.seen.lock().expect("fine");
+    // The last step may emit 4 tokens: 3 drafted, for the fourth is the target's anyway.
+    let prompt = request.prompt.len();
+    assert_eq!(seen.passes, [prompt + 8, 9, 9, 9, 4]);
+    assert_eq!(seen.commits, [prompt + 8, 9, 9, 9, 4]);
+    let figures = got.speculation.expect("speculated");
+    assert_eq!((figures.steps, figures.drafted, figures.accepted), (5, 35, 35));
+    assert_eq!(figures.acceptance_by_depth(), [1.0; 8]);
+    assert_eq!(got.timings.first_tokens, 9);
+}
+
+#[test]
+fn events_tell_every_token_and_where_it_came_from() {
+    let request = greedy(prompt("Once upon a time"), 60);
+    let mut engine = fresh(None);
+    let plain = answer(&mut engine, &request);
+    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &plain.tokens], 4))]);
+    let (mut tokens, mut origins, mut emitted) = (Vec::new(), Vec::new(), 0);
+    let got = engine
+        .generate(&request, &mut |event| {
+            match event {
+                Event::Token { token, origin } => {
+                    tokens.push(token);
+                    origins.push(origin);
+                }
+                Event::Step(step) => {
+                    emitted += step.emitted;
+                    assert_eq!(emitted, tokens.len());
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .expect("an answer");
+    assert_eq!(tokens, got.tokens);
+    let count = |wanted| origins.iter().filter(|&&origin| origin == wanted).count();
+    let figures = got.speculation.expect("speculated");
+    assert_eq!(count(TokenOrigin::Accepted), figures.accepted);
+    assert!(count(TokenOrigin::Corrected) > 5);
+    // A request without drafters tells of plain tokens only.
+    engine.set_drafters(Vec::new());
+    let mut all_plain = true;
+    let see = &mut |event: Event<'_>| {
+        if let Event::Token { origin, .. } = event {
+            all_plain &= origin == TokenOrigin::Plain;
+        }
+        ControlFlow::Continue(())
+    };
+    engine.generate(&request, see).expect("an answer");
+    assert!(all_plain);
+}
+
+#[test]
+fn more_drafted_tokens_than_were_reserved_are_refused() {
+    let mut engine = fresh(None);
+    engine.set_drafters(vec![Box::new(Lookup::new(0))]);
+    let tree = TreeShape::Grid { width: 3, depth: 3 };
+    let request = Request {
+        speculation: Speculation {
+            tree,
+            ..Speculation::default()
+        },
+        ..greedy(ids(&[1]), 5)
+    };
+    let error = engine
+        .generate(&request, &mut |_| ControlFlow::Continue(()))
+        .expect_err("39 of 31");
+    assert!(error.to_string().contains("39") && error.to_string().contains("31"), "{error}");
+}
+
+/// The case "Memory": a draft's weights and pages are in the budget.
+#[test]
+fn memory_a_draft_is_in_the_budget() {
+    let load = |memory_bytes, context_tokens| {
+        let backend = Watched::new();
+        let options = EngineOptions {
+            memory_bytes,
+            context_tokens,
+            ..EngineOptions::default()
+        };
+        let target = stories260k();
+        Engine::load_with_drafts(&target, &[&stories260k()], tokenizer(), &backend, &options)
+    };
+    let (engine, drafts) = load(None, None).expect("both");
+    let [draft] = &drafts[..] else {
+        panic!("one draft");
+    };
+    assert_eq!(draft.options.context_tokens, 512);
+    let total = engine.memory().total_bytes() + draft.executor.memory().total_bytes();
+    assert!(draft.executor.memory().weights_bytes > 0);
+    assert!(load(Some(total), Some(512)).is_ok());
+    let error = load(Some(total - 1), Some(512)).err().expect("one byte short");
+    let text = error.to_string();
+    assert!(text.contains("draft: weights"), "{text}");
+    for remedy in ["a context of 496 tokens", "--kv q8", "without its draft"] {
+        assert!(text.contains(remedy), "{text}");
+    }
+    assert!(load(Some(total - 1), Some(496)).is_ok());
+}

@@ -1,0 +1,254 @@
+//! What a draft changes of an answer: nothing (the cases "Text differs", "Silently wrong", "Penalties", "Trees").
+
+mod common;
+
+use common::drafters::{Sampling, Scripted};
+use common::{answer, engine_with, greedy, ids, prompt};
+use foredraft_common::TokenId;
+use foredraft_engine::{
+    Completion, Engine, EngineOptions, Request, Speculation, SpeculationFigures, TreeShape,
+};
+use foredraft_model::kv::KvType;
+use foredraft_speculate::{Drafter, Lookup, SamplingSettings, Verify};
+use foredraft_testing::stories260k;
+
+/// Chains of 1, 3 and 8 and trees of 2x2, 3x3 and 4x2.
+fn shapes() -> [Speculation; 6] {
+    let speculation = |tree, draft_max| Speculation {
+        tree,
+        draft_max,
+        ..Speculation::default()
+    };
+    let chain = |nodes| speculation(TreeShape::Chain, Some(nodes));
+    let grid = |width, depth| speculation(TreeShape::Grid { width, depth }, None);
+    [chain(1), chain(3), chain(8), grid(2, 2), grid(3, 3), grid(4, 2)]
+}
+
+fn speculative_engine(threads: usize, kv_type: KvType) -> Engine {
+    let options = EngineOptions {
+        max_draft_nodes: 39,
+        kv_type,
+        ..EngineOptions::default()
+    };
+    engine_with(&stories260k(), threads, &options)
+}
+
+/// A seeded request for 200 tokens and their log probabilities; the text may not end by itself.
+fn long(temperature: f32, transforms: bool) -> Request {
+    let off = SamplingSettings::unchanged();
+    let on = SamplingSettings {
+        repeat_penalty: 1.15,
+        frequency_penalty: 0.3,
+        presence_penalty: 0.2,
+        top_k: 30,
+        top_p: 0.93,
+        min_p: 0.02,
+        ..off.clone()
+    };
+    let mut sampling = if transforms { on } else { off };
+    sampling.temperature = temperature;
+    sampling.seed = Some(11);
+    sampling.logit_bias = vec![(TokenId(1), -100.0), (TokenId(2), -100.0)];
+    if transforms {
+        sampling.logit_bias.push((TokenId(300), 1.5));
+    }
+    Request {
+        max_tokens: Some(200),
+        logprobs: Some(2),
+        speculation: Speculation::off(),
+        ..Request::new(prompt("Once upon a time, Tom"), sampling)
+    }
+}
+
+fn bits(completion: &Completion) -> Vec<Vec<u32>> {
+    let of = |l: &foredraft_engine::TokenLogprob| {
+        let top = l.top.iter().flat_map(|(token, p)| [token.0, p.to_bits()]);
+        std::iter::once(l.log_probability.to_bits()).chain(top).collect()
+    };
+    completion.logprobs.iter().map(of).collect()
+}
+
+fn assert_same(got: &Completion, plain: &Completion, what: &str) {
+    assert_eq!(got.tokens, plain.tokens, "{what}");
+    assert_eq!(got.text, plain.text, "{what}");
+    assert_eq!(bits(got), bits(plain), "{what}");
+    assert_eq!(got.finish_reason, plain.finish_reason, "{what}");
+}
+
+fn speculative(request: &Request, speculation: Speculation) -> Request {
+    Request {
+        speculation,
+        ..request.clone()
+    }
+}
+
+fn figures(completion: &Completion) -> &SpeculationFigures {
+    completion.speculation.as_ref().expect("it was speculated")
+}
+
+/// Ids, text and log probabilities, as bits: every drafter, shape, temperature and number of threads.
+fn text_equals_plain(transforms: bool) {
+    for threads in [1, 2] {
+        let mut engine = speculative_engine(threads, KvType::F16);
+        for (t, temperature) in [0.0, 0.7, 1.3].into_iter().enumerate() {
+            let request = long(temperature, transforms);
+            engine.set_drafters(Vec::new());
+            let plain = answer(&mut engine, &request);
+            assert_eq!((plain.tokens.len(), plain.logprobs.len()), (200, 200));
+            for (s, shape) in shapes().into_iter().enumerate() {
+                let verify = [Verify::Auto, Verify::Coupled][(s + t + threads) % 2];
+                let request = speculative(&request, Speculation { verify, ..shape });
+                let scripted = Scripted::new(&[&request.prompt, &plain.tokens], 5);
+                let drafters: [Box<dyn Drafter + Send>; 2] =
+                    [Box::new(Lookup::new(0)), Box::new(scripted)];
+                for drafter in drafters {
+                    let name = drafter.name().to_owned();
+                    engine.set_drafters(vec![drafter]);
+                    let got = answer(&mut engine, &request);
+                    let what = format!("{name} {shape:?} t {temperature}, {threads} threads");
+                    assert_same(&got, &plain, &what);
+                    if name == "scripted" {
+                        let f = figures(&got);
+                        assert!(f.accepted > 50 && f.drafted > f.accepted, "{what}: {f:?}");
+                        assert!(f.steps < 150 && f.emitted == 200, "{what}: {f:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn text_differs_no_draft_changes_a_bit() {
+    text_equals_plain(false);
+}
+
+#[test]
+fn penalties_and_truncation_see_the_drafted_tokens_as_plain_decoding_would() {
+    text_equals_plain(true);
+}
+
+/// A step of a tree whose accepted path lies scattered in the scratch: what is committed must be what was accepted.
+#[test]
+fn trees_commit_scattered_slots_and_the_next_answer_reads_them() {
+    let mut engine = speculative_engine(2, KvType::F16);
+    let request = long(0.0, false);
+    let plain = answer(&mut engine, &request);
+    let scripted = Scripted::new(&[&request.prompt, &plain.tokens], 7);
+    engine.set_drafters(vec![Box::new(scripted)]);
+    let grid = shapes()[4];
+    let got = answer(&mut engine, &speculative(&request, grid));
+    assert_same(&got, &plain, "3x3");
+    // All but the last token stand in pages that speculation wrote: an answer that goes on from them is the same.
+    let text = [request.prompt.as_slice(), &plain.tokens].concat();
+    let more = greedy(text, 60);
+    let from_cache = answer(&mut engine, &more);
+    assert_eq!(from_cache.usage.cached_tokens, more.prompt.len() - 1);
+    let fresh = answer(&mut speculative_engine(1, KvType::F16), &more);
+    assert_eq!(from_cache.tokens, fresh.tokens);
+}
+
+#[test]
+fn text_differs_neither_by_chunks_nor_by_8_bit_pages() {
+    for kv_type in [KvType::F16, KvType::Q8] {
+        let mut engine = speculative_engine(2, kv_type);
+        let generated = answer(&mut engine, &greedy(ids(&[1]), 420));
+        // 300 tokens: a chunk of 256, and one of 44 that carries a tree.
+        let start = [&ids(&[1])[..], &generated.tokens[..299]].concat();
+        let expected = &generated.tokens[299..419];
+        let request = greedy(start.clone(), 120);
+        let mut fresh = speculative_engine(1, kv_type);
+        assert_eq!(answer(&mut fresh, &request).tokens, expected, "{kv_type:?}");
+        for speculation in shapes() {
+            let scripted = Scripted::new(&[&start, expected], 6);
+            fresh.forget();
+            fresh.set_drafters(vec![Box::new(scripted)]);
+            let got = answer(&mut fresh, &speculative(&request, speculation));
+            assert_eq!(got.tokens, expected, "{kv_type:?} {speculation:?}");
+            assert!(got.timings.first_tokens > 1, "the prompt's last pass carries a tree");
+        }
+    }
+    let texts = [KvType::F16, KvType::Q8].map(|kv_type| {
+        let request = Request {
+            logprobs: Some(0),
+            ..greedy(ids(&[1]), 50)
+        };
+        bits(&answer(&mut speculative_engine(1, kv_type), &request))
+    });
+    assert_ne!(texts[0], texts[1], "8-bit pages are really in use");
+}
+
+/// At temperature 0 every rule emits the argmax.
+#[test]
+fn silently_wrong_temperature_0_is_the_argmax_under_every_rule() {
+    let mut engine = speculative_engine(1, KvType::F16);
+    let request = Request {
+        sampling: SamplingSettings::greedy(),
+        ..long(0.0, false)
+    };
+    let plain = answer(&mut engine, &request);
+    let text = [request.prompt.as_slice(), &plain.tokens].concat();
+    for verify in [Verify::Auto, Verify::Rejection, Verify::Coupled, Verify::Block] {
+        for shape in shapes() {
+            engine.set_drafters(vec![Box::new(Sampling(text.clone()))]);
+            let request = speculative(&request, Speculation { verify, ..shape });
+            let got = answer(&mut engine, &request);
+            assert_same(&got, &plain, &format!("{verify:?} {shape:?}"));
+        }
+    }
+}
+
+/// `rejection` and `block` with a seed: their own text, and the same one every time.
+#[test]
+fn silently_wrong_rejection_with_a_seed_reproduces_itself() {
+    for verify in [Verify::Rejection, Verify::Block] {
+        for shape in shapes() {
+            let speculation = Speculation { verify, ..shape };
+            let request = speculative(&long(1.0, true), speculation);
+            let run = |seed, threads| {
+                let mut engine = speculative_engine(threads, KvType::F16);
+                let plain = answer(&mut engine, &long(1.0, true));
+                let text = [request.prompt.as_slice(), &plain.tokens].concat();
+                engine.set_drafters(vec![Box::new(Lookup::new(0)), Box::new(Sampling(text))]);
+                let mut request = request.clone();
+                request.sampling.seed = Some(seed);
+                answer(&mut engine, &request)
+            };
+            let first = run(3, 1);
+            assert_same(&run(3, 2), &first, &format!("{speculation:?}"));
+            assert_ne!(run(4, 1).tokens, first.tokens);
+            assert!(figures(&first).drafted > 0);
+            let name = figures(&first).verify;
+            assert_eq!(name, format!("{verify:?}").to_lowercase());
+        }
+    }
+}
+
+/// Several drafters: a grid is shared, a chain has one author.
+#[test]
+fn trees_are_shared_and_chains_are_not() {
+    let mut engine = speculative_engine(1, KvType::F16);
+    let request = long(0.7, false);
+    let plain = answer(&mut engine, &request);
+    for shape in shapes() {
+        let scripted = |every| Box::new(Scripted::new(&[&request.prompt, &plain.tokens], every));
+        let mut fallback = scripted(4);
+        fallback.wrong = |number| TokenId(300 + number as u32 % 5);
+        engine.set_drafters(vec![Box::new(Lookup::new(0)), scripted(3), fallback]);
+        let mut deepest = 0;
+        let request = speculative(&request, shape);
+        let got = engine
+            .generate(&request, &mut |event| {
+                if let foredraft_engine::Event::Step(step) = event {
+                    deepest = deepest.max(step.tree.len() - 1);
+                    if shape.tree == TreeShape::Chain {
+                        assert!(step.tree.is_chain());
+                    }
+                }
+                std::ops::ControlFlow::Continue(())
+            })
+            .expect("an answer");
+        assert_same(&got, &plain, &format!("{shape:?}"));
+        assert_eq!(deepest, shape.nodes(), "the trees fill their budget, never more");
+    }
+}
