@@ -16,7 +16,7 @@ use foredraft_formats::write::GgufWriter;
 use foredraft_model::kv::KvType;
 use foredraft_model::{
     Backend, Batch, BufferId, BufferSpec, Executor, ExecutorOptions, MatrixId, MatrixSpec, Op,
-    Program, Projection, RowSet,
+    Program, Projection, RowSet, unwatched,
 };
 use foredraft_quant::{WeightType, encode};
 use foredraft_testing::Random;
@@ -157,7 +157,7 @@ fn measure(kind: WeightType, settings: &Settings) {
         max_outputs: max_rows,
     };
     let mut executor = backend
-        .load(program(outputs), &checkpoint, &options)
+        .load(program(outputs), &checkpoint, &options, &mut unwatched)
         .expect("an executor");
     drop(checkpoint);
     let bytes = executor.memory().streamed_bytes;

@@ -1,17 +1,20 @@
 //! Loading: a program and a checkpoint become an executor.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use foredraft_formats::Checkpoint;
-use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, Memory, Program};
+use foredraft_model::{Backend, Executor, ExecutorOptions, LoadError, LoadWatch, Memory, Program};
 
 use crate::executor::{CpuExecutor, Space};
 use crate::kernels::activations::ActivationBuffer;
 use crate::kv::KvStore;
+use crate::packing::load_weights;
+use crate::pages;
 use crate::path::{CpuPath, Isa};
 use crate::pool::Pool;
 use crate::reader::Reader;
 use crate::sizes::{is_streamed, rows, tap_width, widest_input};
+use crate::storage::PageKind;
 use crate::weights::{bytes_for, check_shape, find};
 
 /// Why the CPU backend could not be made.
@@ -51,6 +54,8 @@ pub struct CpuBackend {
     isa: Isa,
     threads: usize,
     pool: Arc<Mutex<Pool>>,
+    /// Measured when it is first wanted.
+    faster_pages: OnceLock<PageKind>,
 }
 
 impl CpuBackend {
@@ -73,6 +78,7 @@ impl CpuBackend {
             isa: Isa::new(path).ok_or(CpuError::Path { path })?,
             threads,
             pool: Arc::new(Mutex::new(Pool::new(threads)?)),
+            faster_pages: OnceLock::new(),
         })
     }
 
@@ -86,12 +92,24 @@ impl CpuBackend {
         self.isa.path()
     }
 
+    /// The kind of pages that `bytes` of weights are put in: the one that reads faster with these threads, measured
+    /// once. For less memory than the measurement itself takes, large ones.
+    pub fn pages_for(&self, bytes: u64) -> PageKind {
+        if bytes < pages::SAMPLE_BYTES as u64 {
+            return PageKind::Large;
+        }
+        *self
+            .faster_pages
+            .get_or_init(|| pages::faster(self.isa, &self.pool))
+    }
+
     /// A reader of `bytes` of memory, to measure what a pass that only streamed its weights would take.
     ///
     /// # Errors
     /// When the system gives no memory.
     pub fn reader(&self, bytes: usize) -> Result<Reader, LoadError> {
-        Reader::new(bytes, self.isa, Arc::clone(&self.pool))
+        let pages = self.pages_for(bytes as u64);
+        Reader::new(bytes, pages, self.isa, Arc::clone(&self.pool))
     }
 }
 
@@ -143,8 +161,11 @@ impl Backend for CpuBackend {
         program: Program,
         weights: &Checkpoint,
         options: &ExecutorOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<Box<dyn Executor>, LoadError> {
         let memory = self.memory(&program, weights, options)?;
+        let pages = self.pages_for(memory.weights_bytes);
+        let weights = load_weights(&program, weights, self.threads, pages, watch)?;
         let executor = CpuExecutor::new(
             program,
             weights,

@@ -7,7 +7,6 @@ mod steps;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use foredraft_formats::Checkpoint;
 use foredraft_model::{
     Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, Program, TapHandle,
     TapId,
@@ -16,11 +15,12 @@ use foredraft_model::{
 use crate::kernels::activations::ActivationBuffer;
 use crate::kernels::attention::Workspace;
 use crate::kv::KvStore;
+use crate::packing::Weights;
 use crate::path::Isa;
 use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::sizes::{rows, tap_width, widest_head, widest_input};
-use crate::weights::{Matrix, load_matrices, load_vector};
+use crate::weights::Matrix;
 pub(crate) use linear::InputSpace;
 use steps::{Step, steps};
 
@@ -84,19 +84,14 @@ pub(crate) struct CpuExecutor {
 impl CpuExecutor {
     pub(crate) fn new(
         program: Program,
-        weights: &Checkpoint,
+        weights: Weights,
         options: &ExecutorOptions,
         isa: Isa,
         pool: Arc<Mutex<Pool>>,
         threads: usize,
         memory: Memory,
     ) -> Result<Self, LoadError> {
-        let matrices = load_matrices(&program.matrices, weights, threads)?;
-        let vectors = program
-            .vectors
-            .iter()
-            .map(|spec| load_vector(spec, weights))
-            .collect::<Result<_, LoadError>>()?;
+        let Weights { matrices, vectors } = weights;
         let angles = program
             .ropes
             .iter()

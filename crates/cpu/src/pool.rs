@@ -20,11 +20,6 @@ const SPINS: u32 = 2_000;
 /// Yields before sleeping.
 const YIELDS: u32 = 200;
 
-/// Threads that this process may run at once (processors, less what a control group or an affinity forbids).
-pub fn available_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
-}
-
 /// A counter that threads wait on.
 #[derive(Default)]
 struct Signal {

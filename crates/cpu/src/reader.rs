@@ -9,7 +9,7 @@ use foredraft_model::LoadError;
 use crate::path::{Isa, for_each_path};
 use crate::pool::Pool;
 use crate::shared::share;
-use crate::storage::Storage;
+use crate::storage::{PageKind, Storage};
 
 /// Memory that is read again and again.
 pub struct Reader {
@@ -40,10 +40,14 @@ fn sum_words_body(words: &[u32], sum: &mut u32) {
 }
 
 impl Reader {
-    pub(crate) fn new(bytes: usize, isa: Isa, pool: Arc<Mutex<Pool>>) -> Result<Self, LoadError> {
-        let mut storage = Storage::new(bytes)?;
-        // A page that was never written is the one zero page of the system.
-        storage.bytes_mut().fill(1);
+    pub(crate) fn new(
+        bytes: usize,
+        pages: PageKind,
+        isa: Isa,
+        pool: Arc<Mutex<Pool>>,
+    ) -> Result<Self, LoadError> {
+        let mut storage = Storage::with_pages(bytes, pages)?;
+        storage.populate();
         Ok(Self { storage, isa, pool })
     }
 

@@ -8,13 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use foredraft_formats::{Checkpoint, Tensor};
-use foredraft_model::{LoadError, MatrixSpec, VectorSpec};
+use foredraft_model::{LoadError, VectorSpec};
 use foredraft_quant::{
     LINE_BYTES, PANEL_ROWS, PanelLayout, WeightType, bf16_to_f32, decode, decode_panel_row,
-    f16_to_f32, pack_panel,
+    f16_to_f32,
 };
 
-use crate::shared::share;
 use crate::storage::Storage;
 
 /// A weight matrix, `[rows = outputs, width = inputs]`.
@@ -22,11 +21,11 @@ pub(crate) struct Matrix {
     pub(crate) kind: WeightType,
     pub(crate) rows: usize,
     pub(crate) width: usize,
-    storage: Arc<Storage>,
+    pub(crate) storage: Arc<Storage>,
     /// Codes of quantized types, or float panels.
-    codes: Range<usize>,
+    pub(crate) codes: Range<usize>,
     /// Scales of quantized types.
-    scales: Range<usize>,
+    pub(crate) scales: Range<usize>,
 }
 
 /// One panel of a quantized matrix.
@@ -48,7 +47,7 @@ pub(crate) enum Panels<'a> {
 }
 
 /// Bytes of codes and scales of one panel.
-fn panel_bytes(kind: WeightType, width: usize) -> (usize, usize) {
+pub(crate) fn panel_bytes(kind: WeightType, width: usize) -> (usize, usize) {
     match PanelLayout::of(kind) {
         Some(layout) => (layout.code_bytes(width), layout.scale_bytes(width)),
         None => (kind.block_bytes() * width * PANEL_ROWS, 0),
@@ -56,7 +55,7 @@ fn panel_bytes(kind: WeightType, width: usize) -> (usize, usize) {
 }
 
 /// Bytes in memory of codes and scales of a matrix, each in whole lines.
-fn matrix_bytes(kind: WeightType, rows: usize, width: usize) -> (usize, usize) {
+pub(crate) fn matrix_bytes(kind: WeightType, rows: usize, width: usize) -> (usize, usize) {
     let (codes, scales) = panel_bytes(kind, width);
     let panels = rows.div_ceil(PANEL_ROWS);
     (
@@ -69,114 +68,6 @@ fn matrix_bytes(kind: WeightType, rows: usize, width: usize) -> (usize, usize) {
 pub(crate) fn bytes_for(kind: WeightType, rows: usize, width: usize) -> u64 {
     let (codes, scales) = matrix_bytes(kind, rows, width);
     (codes + scales) as u64
-}
-
-/// Packs the matrices of a program with all threads, and gives each tensor's file mapping back when it is done.
-pub(crate) fn load_matrices(
-    specs: &[MatrixSpec],
-    weights: &Checkpoint,
-    threads: usize,
-) -> Result<Vec<Matrix>, LoadError> {
-    let tensors = specs
-        .iter()
-        .map(|spec| {
-            let tensor = find(weights, &spec.name)?;
-            check_shape(&spec.name, &tensor, spec.rows, spec.width)?;
-            Ok(tensor)
-        })
-        .collect::<Result<Vec<_>, LoadError>>()?;
-    let sizes = specs
-        .iter()
-        .zip(&tensors)
-        .map(|(spec, t)| matrix_bytes(t.kind, spec.rows, spec.width));
-    let sizes: Vec<(usize, usize)> = sizes.collect();
-    let mut storage = Storage::new(sizes.iter().map(|(codes, scales)| codes + scales).sum())?;
-    let mut rest = storage.bytes_mut();
-    for ((spec, tensor), (codes, scales)) in specs.iter().zip(&tensors).zip(&sizes) {
-        let (own, after) = rest.split_at_mut(codes + scales);
-        let (codes, scales) = own.split_at_mut(*codes);
-        pack(spec, tensor, codes, scales, threads);
-        weights.release(&spec.name);
-        rest = after;
-    }
-    let storage = Arc::new(storage);
-    let mut start = 0;
-    let mut matrices = Vec::with_capacity(specs.len());
-    for ((spec, tensor), (codes, scales)) in specs.iter().zip(&tensors).zip(&sizes) {
-        let middle = start + codes;
-        matrices.push(Matrix {
-            kind: tensor.kind,
-            rows: spec.rows,
-            width: spec.width,
-            storage: Arc::clone(&storage),
-            codes: start..middle,
-            scales: middle..middle + scales,
-        });
-        start = middle + scales;
-    }
-    Ok(matrices)
-}
-
-/// Packs a matrix, its panels shared out among threads.
-fn pack(
-    spec: &MatrixSpec,
-    tensor: &Tensor<'_>,
-    codes: &mut [u8],
-    scales: &mut [u8],
-    threads: usize,
-) {
-    let panels = spec.rows.div_ceil(PANEL_ROWS);
-    let (code_bytes, scale_bytes) = panel_bytes(tensor.kind, spec.width);
-    std::thread::scope(|scope| {
-        let (mut codes, mut scales) = (codes, scales);
-        for thread in 0..threads {
-            let range = share(panels, 1, thread, threads);
-            let (own_codes, rest_codes) = codes.split_at_mut(range.len() * code_bytes);
-            let (own_scales, rest_scales) = scales.split_at_mut(range.len() * scale_bytes);
-            (codes, scales) = (rest_codes, rest_scales);
-            let work = move || pack_panels(spec, tensor, range, own_codes, own_scales);
-            if thread + 1 == threads {
-                work();
-            } else {
-                scope.spawn(work);
-            }
-        }
-    });
-}
-
-fn pack_panels(
-    spec: &MatrixSpec,
-    tensor: &Tensor<'_>,
-    panels: Range<usize>,
-    codes: &mut [u8],
-    scales: &mut [u8],
-) {
-    let (code_bytes, scale_bytes) = panel_bytes(tensor.kind, spec.width);
-    let row_bytes = tensor.data.len() / spec.rows;
-    for (i, panel) in panels.enumerate() {
-        let first = panel * PANEL_ROWS;
-        let last = spec.rows.min(first + PANEL_ROWS);
-        let rows = tensor.data[first * row_bytes..last * row_bytes].chunks_exact(row_bytes);
-        let codes = &mut codes[i * code_bytes..(i + 1) * code_bytes];
-        if tensor.kind.is_quantized() {
-            let scales = &mut scales[i * scale_bytes..(i + 1) * scale_bytes];
-            pack_panel(tensor.kind, rows, spec.width, codes, scales);
-        } else {
-            pack_floats(tensor.kind.block_bytes(), rows, codes);
-        }
-    }
-}
-
-/// Transposes rows of little-endian floats into `[width][16]`.
-fn pack_floats<'a>(bytes: usize, rows: impl Iterator<Item = &'a [u8]>, out: &mut [u8]) {
-    for (lane, row) in rows.enumerate() {
-        for (k, value) in row.chunks_exact(bytes).enumerate() {
-            out[(k * PANEL_ROWS + lane) * bytes..][..bytes].copy_from_slice(value);
-        }
-    }
-    if cfg!(target_endian = "big") {
-        out.chunks_exact_mut(bytes).for_each(<[u8]>::reverse);
-    }
 }
 
 impl Matrix {

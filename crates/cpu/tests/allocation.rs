@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foredraft_common::TokenId;
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_model::kv::{KvType, PageId};
-use foredraft_model::{Backend, Batch, Commit, ExecutorOptions, ProgramOptions, Slot, program_for};
+use foredraft_model::{
+    Backend, Batch, Commit, ExecutorOptions, ProgramOptions, Slot, program_for, unwatched,
+};
 use foredraft_quant::WeightType;
 use foredraft_testing::TinyModel;
 
@@ -50,7 +52,7 @@ fn a_pass_allocates_nothing_on_any_path() {
                 max_outputs: 16,
             };
             let mut executor = backend
-                .load(program, &checkpoint, &options)
+                .load(program, &checkpoint, &options, &mut unwatched)
                 .expect("an executor");
             let tables = [(0..8).map(PageId).collect::<Vec<_>>()];
             let mut batch = Batch::new();

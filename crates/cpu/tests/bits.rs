@@ -6,7 +6,7 @@ use foredraft_formats::Checkpoint;
 use foredraft_model::kv::{KvType, PageId, pages_for};
 use foredraft_model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ProgramOptions, Slot, TapId, TapPoint,
-    program_for,
+    program_for, unwatched,
 };
 use foredraft_quant::WeightType;
 use foredraft_testing::{Random, TinyModel, stories260k};
@@ -39,7 +39,7 @@ impl Runner {
         let backend = CpuBackend::new(threads, path).expect("a backend");
         Self {
             executor: backend
-                .load(program, checkpoint, &options)
+                .load(program, checkpoint, &options, &mut unwatched)
                 .expect("an executor"),
             batch: Batch::new(),
             groups,

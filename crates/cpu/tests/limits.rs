@@ -4,7 +4,8 @@ use foredraft_common::TokenId;
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_model::kv::{KvType, PageId};
 use foredraft_model::{
-    Backend, Batch, Executor, ExecutorOptions, ForwardError, LoadError, ProgramOptions, program_for,
+    Backend, Batch, Executor, ExecutorOptions, ForwardError, LoadError, ProgramOptions,
+    program_for, unwatched,
 };
 use foredraft_testing::TinyModel;
 
@@ -24,7 +25,7 @@ fn executor() -> Box<dyn Executor> {
         .memory(&program, &checkpoint, &options)
         .expect("sizes");
     let executor = backend
-        .load(program, &checkpoint, &options)
+        .load(program, &checkpoint, &options, &mut unwatched)
         .expect("an executor");
     assert_eq!(executor.memory(), expected);
     executor
@@ -104,7 +105,7 @@ fn a_missing_or_misshapen_tensor_is_named() {
     let mut program = program_for(&checkpoint, &ProgramOptions::default()).expect("a program");
     program.matrices[1].rows += 16;
     let error = backend
-        .load(program.clone(), &checkpoint, &options)
+        .load(program.clone(), &checkpoint, &options, &mut unwatched)
         .err()
         .expect("an error");
     assert!(
@@ -113,7 +114,7 @@ fn a_missing_or_misshapen_tensor_is_named() {
     );
     program.matrices[1].name = "blk.7.attn_q.weight".into();
     let error = backend
-        .load(program, &checkpoint, &options)
+        .load(program, &checkpoint, &options, &mut unwatched)
         .err()
         .expect("an error");
     assert!(error.to_string().contains("blk.7.attn_q.weight"), "{error}");

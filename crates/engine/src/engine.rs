@@ -7,8 +7,8 @@ use foredraft_common::TokenId;
 use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
 use foredraft_model::{
-    Backend, Batch, Executor, ExecutorOptions, ForwardError, Memory, ModelError, ProgramOptions,
-    Slot, program_for,
+    Backend, Batch, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
+    ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
     AllowedTokens, DistributionError, Drafter, SettingsError, TargetBuffers, TokenTree, Verdict,
@@ -145,19 +145,21 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the model of a checkpoint.
+    /// Loads the model of a checkpoint. `watch` is told how far the weights are, and may end it.
     ///
     /// # Errors
     /// When the architecture is unknown, a tensor is missing or misshapen, the vocabulary does not belong to the
-    /// model, or the memory does not suffice.
+    /// model, the memory does not suffice, or `watch` ends it.
     pub fn load(
         checkpoint: &Checkpoint,
         tokenizer: Arc<Tokenizer>,
         backend: &dyn Backend,
         options: &EngineOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<Self, EngineError> {
-        let (engine, _) = Self::load_with_drafts(checkpoint, &[], tokenizer, backend, options)?;
-        Ok(engine)
+        let loaded =
+            Self::load_with_drafts(checkpoint, &[], tokenizer, backend, options, watch)?;
+        Ok(loaded.0)
     }
 
     /// Loads the model of a checkpoint and the models that shall draft for it, within one memory budget. Whether a draft's
@@ -171,6 +173,7 @@ impl Engine {
         tokenizer: Arc<Tokenizer>,
         backend: &dyn Backend,
         options: &EngineOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<(Self, Vec<DraftModel>), EngineError> {
         let candidate = |weights| -> Result<Candidate<'_>, EngineError> {
             let program = program_for(weights, &ProgramOptions::default())?;
@@ -184,8 +187,9 @@ impl Engine {
         let drafts = drafts.iter().map(|weights| candidate(weights));
         let drafts = drafts.collect::<Result<Vec<_>, _>>()?;
         let plan = budget::plan(backend, &target, &drafts, options)?;
-        let load = |candidate: Candidate<'_>, options: &ExecutorOptions| {
-            let loaded = backend.load(candidate.program, candidate.weights, options);
+        let mut load = |candidate: Candidate<'_>, options: &ExecutorOptions| {
+            let Candidate { program, weights } = candidate;
+            let loaded = backend.load(program, weights, options, watch);
             loaded.map_err(BudgetError::from)
         };
         let executor = load(target, &plan.target)?;

@@ -13,6 +13,7 @@ use foredraft_engine::{
     Completion, Engine, EngineError, EngineOptions, Event, FinishReason, Request, Speculation,
     TokenOrigin, TreeShape,
 };
+use foredraft_model::unwatched;
 use foredraft_speculate::{Lookup, SamplingSettings, Verify};
 use foredraft_testing::stories260k;
 
@@ -188,7 +189,13 @@ fn robustness_a_failing_drafter_costs_a_warning_and_nothing_else() {
 fn watched() -> (Engine, Watched) {
     let backend = Watched::new();
     let options = EngineOptions::default();
-    let engine = Engine::load(&stories260k(), tokenizer(), &backend, &options);
+    let engine = Engine::load(
+        &stories260k(),
+        tokenizer(),
+        &backend,
+        &options,
+        &mut unwatched,
+    );
     (engine.expect("an engine"), backend)
 }
 
@@ -366,7 +373,7 @@ fn memory_a_draft_is_in_the_budget() {
             ..EngineOptions::default()
         };
         let target = stories260k();
-        Engine::load_with_drafts(&target, &[&stories260k()], tokenizer(), &backend, &options)
+        Engine::load_with_drafts(&target, &[&stories260k()], tokenizer(), &backend, &options, &mut unwatched)
     };
     let (engine, drafts) = load(None, None).expect("both");
     let [draft] = &drafts[..] else {

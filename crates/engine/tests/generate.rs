@@ -219,7 +219,13 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
             memory_bytes,
             ..EngineOptions::default()
         };
-        Engine::load(&stories260k(), tokenizer(), &backend, &options)
+        Engine::load(
+            &stories260k(),
+            tokenizer(),
+            &backend,
+            &options,
+            &mut foredraft_model::unwatched,
+        )
     };
     let whole = load(None, None).expect("an engine");
     assert_eq!(whole.context_tokens(), 512);

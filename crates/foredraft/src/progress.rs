@@ -1,4 +1,4 @@
-//! Progress of a download on stderr: a bar in a terminal, a line now and then elsewhere.
+//! Progress of a download or of loading on stderr: a bar in a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;

@@ -10,7 +10,7 @@ use foredraft::cpu::{CpuBackend, CpuPath, available_threads};
 use foredraft::formats::Checkpoint;
 use foredraft::model::kv::{KvType, PageId, pages_for};
 use foredraft::model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ProgramOptions, program_for,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ProgramOptions, program_for, unwatched,
 };
 use foredraft::models::{CATALOGUE, Store};
 use foredraft::text::{ChatRequest, Message, Tokenizer};
@@ -76,7 +76,7 @@ impl Runner {
         let backend = CpuBackend::new(threads, path).expect("a backend");
         Self {
             executor: backend
-                .load(program, checkpoint, &options)
+                .load(program, checkpoint, &options, &mut unwatched)
                 .expect("an executor"),
             pages: (0..pages_for(context_tokens) as u32).map(PageId).collect(),
         }

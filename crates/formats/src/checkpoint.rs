@@ -1,5 +1,6 @@
 //! One opened model.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -238,11 +239,10 @@ impl Checkpoint {
         self.tensors.raws()
     }
 
-    /// Says that a tensor's bytes have been copied elsewhere (packed), so that the memory its part of
-    /// the file took can be given to others. It stays readable, slowly. Without effect on models that
-    /// are not mapped files.
-    pub fn release(&self, name: &str) {
-        self.tensors.release(name);
+    /// Says that these bytes of a tensor's data have been copied elsewhere (packed), so that the memory their
+    /// part of the file took can be given to others, that of their close neighbours too. All stay readable, slowly. Without effect on models that are not mapped files.
+    pub fn release(&self, name: &str, bytes: Range<usize>) {
+        self.tensors.release(name, bytes);
     }
 
     /// Where the vocabulary is.

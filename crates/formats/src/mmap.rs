@@ -9,6 +9,10 @@ use memmap2::Mmap;
 
 use crate::FormatError;
 
+/// Bytes that one read of a mapped file may bring in. Linux maps whole folios of its page cache: up to 2 MiB were seen.
+#[cfg(unix)]
+const AROUND: usize = 2 << 20;
+
 /// A regular file, mapped for reading.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -52,19 +56,23 @@ impl Mapping {
     }
 
     /// Lets the system take back the memory of `range`, a best effort. The bytes stay readable.
+    ///
+    /// What lies around it is given back as well ([`AROUND`]): a read beside a part that was given back before may
+    /// have brought that in again.
     pub(crate) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Some(map) = &self.map {
+            let start = range.start / AROUND * AROUND;
             let end = range.end.min(map.len());
-            if let Some(length) = end.checked_sub(range.start).filter(|&length| length > 0) {
+            let end = end
+                .checked_next_multiple_of(AROUND)
+                .unwrap_or(end)
+                .min(map.len());
+            if let Some(length) = end.checked_sub(start).filter(|&length| length > 0) {
                 // SAFETY: MADV_DONTNEED discards private changes; this is a read-only mapping of a
                 // file, has none, and is filled from the file again when read again.
                 let _ = unsafe {
-                    map.unchecked_advise_range(
-                        memmap2::UncheckedAdvice::DontNeed,
-                        range.start,
-                        length,
-                    )
+                    map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length)
                 };
             }
         }

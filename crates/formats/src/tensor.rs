@@ -189,10 +189,11 @@ impl TensorTable {
         self.entries.iter().map(|entry| self.as_raw(entry))
     }
 
-    /// Lets the system take back the memory of a tensor's mapping.
-    pub(crate) fn release(&self, name: &str) {
+    /// Lets the system take back the memory of a tensor's mapping: of these of its bytes.
+    pub(crate) fn release(&self, name: &str, bytes: Range<usize>) {
         if let Some(entry) = self.find(name) {
-            self.parts[entry.part as usize].release(entry.range.clone());
+            let at = |byte: usize| entry.range.start.saturating_add(byte).min(entry.range.end);
+            self.parts[entry.part as usize].release(at(bytes.start)..at(bytes.end));
         }
     }
 

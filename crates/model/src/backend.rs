@@ -1,5 +1,7 @@
 //! What a backend offers: it compiles a program with its weights, and runs batches.
 
+use std::ops::ControlFlow;
+
 use foredraft_common::TokenId;
 use foredraft_formats::Checkpoint;
 
@@ -80,6 +82,27 @@ pub enum LoadError {
         /// What it said.
         reason: String,
     },
+    /// Whoever watched the loading ended it.
+    #[error("loading was interrupted")]
+    Interrupted,
+}
+
+/// How far [`Backend::load`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Bytes of weights in their place.
+    pub loaded_bytes: u64,
+    /// Bytes of weights in all.
+    pub total_bytes: u64,
+}
+
+/// Watches [`Backend::load`]: told at the start, at the end and now and then between, some tens of times, always by
+/// the thread that loads; [`ControlFlow::Break`] ends the loading with [`LoadError::Interrupted`].
+pub type LoadWatch<'a> = &'a mut dyn FnMut(LoadProgress) -> ControlFlow<()>;
+
+/// The [`LoadWatch`] that looks at nothing: `&mut unwatched`.
+pub fn unwatched(_: LoadProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }
 
 /// Why a pass could not run. Each is a request beyond what was reserved; the executor is unchanged.
@@ -160,12 +183,14 @@ pub trait Backend {
     /// Compiles `program` with the weights of a checkpoint.
     ///
     /// # Errors
-    /// When a tensor is missing or has another shape than the program needs.
+    /// When a tensor is missing or has another shape than the program needs, the system gives no memory, or `watch`
+    /// ends it.
     fn load(
         &self,
         program: Program,
         weights: &Checkpoint,
         options: &ExecutorOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<Box<dyn Executor>, LoadError>;
 }
 

@@ -28,7 +28,8 @@ mod rope;
 
 pub use architecture::{ModelError, ProgramOptions, program_for};
 pub use backend::{
-    Backend, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, TapHandle,
+    Backend, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadProgress, LoadWatch,
+    Memory, TapHandle, unwatched,
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
 pub use program::{

@@ -27,11 +27,6 @@ pub(crate) fn unpack(block: &[u8; BYTES], out: &mut Unpacked) {
     }
 }
 
-/// The code of a table value (of any other value: the code of the next smaller one).
-pub(crate) fn index_of(value: i8) -> u8 {
-    TABLE.partition_point(|t| *t <= value).saturating_sub(1) as u8
-}
-
 /// The extreme value gets -127, the end that reaches furthest.
 pub(crate) fn encode(values: &[f32; 32]) -> [u8; BYTES] {
     let d = Stored::nearest(fit::extreme(values) / -127.0);

@@ -33,9 +33,9 @@ impl std::fmt::Debug for BytePairEncoder {
 }
 
 /// The token that an encoder of GGUF data has to recognise as a whole.
-pub(crate) struct WholeToken<'a> {
+pub(crate) struct WholeToken {
     /// Its text.
-    pub(crate) text: &'a str,
+    pub(crate) text: String,
     /// Only recognised with [`Special::Parse`].
     pub(crate) special: bool,
 }
@@ -58,16 +58,15 @@ impl BytePairEncoder {
         }
     }
 
-    /// Builds the pipeline of a GGUF file. `tokens` are (name, id) with unique names; every merge joins two of
-    /// them to a third (the caller has checked that; the crate would panic or refuse).
-    pub(crate) fn from_parts<'a>(
-        tokens: impl Iterator<Item = (&'a str, u32)>,
+    /// Builds the pipeline of a GGUF file. Every merge joins two tokens of the vocabulary to a third (the caller has
+    /// checked that; the crate would panic or refuse).
+    pub(crate) fn from_parts(
+        vocabulary: Vocab,
         merges: Vec<(String, String)>,
-        whole: &[WholeToken<'_>],
+        whole: Vec<WholeToken>,
         pre: PreTokenizer,
     ) -> Result<Self, TextError> {
         let refused = |error: tokenizers::Error| TextError::Vocabulary(error.to_string());
-        let vocabulary: Vocab = tokens.map(|(name, id)| (name.to_owned(), id)).collect();
         let model = BPE::builder()
             .vocab_and_merges(vocabulary, merges)
             .ignore_merges(pre.ignores_merges)
@@ -83,7 +82,7 @@ impl BytePairEncoder {
         let mut inner = tokenizers::Tokenizer::new(model);
         inner.with_pre_tokenizer(Some(Sequence::new(stages)));
         let added = whole
-            .iter()
+            .into_iter()
             .map(|token| AddedToken::from(token.text, token.special).normalized(false));
         inner.add_tokens(added).map_err(refused)?;
         Ok(Self::from_pipeline(inner, true))

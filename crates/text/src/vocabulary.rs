@@ -9,6 +9,8 @@ use crate::tokenizer::{Encoder, Tokenizer};
 use crate::{TextError, byte_level};
 use foredraft_common::TokenId;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use tokenizers::models::bpe::Vocab;
 
 /// The names of tokens that end an answer. Files often mark only one of them (`eos`), while templates end turns
 /// with another. A token counts only if the file says that it is no ordinary text: `</s>` is also a tag of HTML.
@@ -253,60 +255,71 @@ impl GgufVocabulary {
         })
     }
 
+    /// Uses up names and merges: large vocabularies are not held twice.
     fn byte_pair_encoder(
-        &self,
+        &mut self,
         kinds: &[TokenKind],
         pre: PreTokenizer,
     ) -> Result<BytePairEncoder, TextError> {
-        let ids = self.unique_ids(kinds)?;
-        let mut merges = Vec::with_capacity(self.merges.len());
-        for (rank, merge) in self.merges.iter().enumerate() {
-            let pair = split_merge(merge).ok_or_else(|| {
-                TextError::Vocabulary(format!(
-                    "merge {rank} is {merge:?}, not two tokens with a space between them"
-                ))
-            })?;
-            let joined = format!("{}{}", pair.0, pair.1);
-            if let Some(unknown) = [pair.0, pair.1, &joined]
-                .into_iter()
-                .find(|name| !ids.contains_key(name))
-            {
-                return Err(TextError::Vocabulary(format!(
-                    "merge {rank} ({merge:?}) needs the token {unknown:?}, which the vocabulary does not have"
-                )));
-            }
-            merges.push((pair.0.to_owned(), pair.1.to_owned()));
-        }
-        let whole: Vec<WholeToken<'_>> = self
-            .tokens
+        let names = std::mem::take(&mut self.tokens);
+        let whole = names
             .iter()
             .zip(kinds)
             .filter_map(|(name, kind)| {
                 let special = whole_token(*kind)?;
                 Some(WholeToken {
-                    text: name,
+                    text: name.clone(),
                     special,
                 })
             })
             .collect();
-        BytePairEncoder::from_parts(ids.into_iter(), merges, &whole, pre)
-    }
-
-    /// The id of every token that text can become.
-    fn unique_ids(&self, kinds: &[TokenKind]) -> Result<HashMap<&str, u32>, TextError> {
-        let mut ids = HashMap::with_capacity(self.tokens.len());
-        for ((id, name), &kind) in (0u32..).zip(&self.tokens).zip(kinds) {
-            if kind == TokenKind::Unused {
-                continue;
-            }
-            if let Some(first) = ids.insert(name.as_str(), id) {
+        let ids = unique_ids(names, kinds)?;
+        let mut pairs = Vec::with_capacity(self.merges.len());
+        let mut joined = String::new();
+        for (rank, mut merge) in std::mem::take(&mut self.merges).into_iter().enumerate() {
+            let Some((left, right)) = split_merge(&merge) else {
                 return Err(TextError::Vocabulary(format!(
-                    "token {name:?} has two ids, {first} and {id}"
+                    "merge {rank} is {merge:?}, not two tokens with a space between them"
+                )));
+            };
+            joined.clear();
+            joined.push_str(left);
+            joined.push_str(right);
+            if let Some(unknown) = [left, right, &joined]
+                .into_iter()
+                .find(|name| !ids.contains_key(*name))
+            {
+                return Err(TextError::Vocabulary(format!(
+                    "merge {rank} ({merge:?}) needs the token {unknown:?}, which the vocabulary does not have"
                 )));
             }
+            let (length, right) = (left.len(), right.to_owned());
+            merge.truncate(length);
+            pairs.push((merge, right));
         }
-        Ok(ids)
+        BytePairEncoder::from_parts(ids, pairs, whole, pre)
     }
+}
+
+/// The id of every token that text can become.
+fn unique_ids(names: Vec<String>, kinds: &[TokenKind]) -> Result<Vocab, TextError> {
+    let mut ids = Vocab::with_capacity(names.len());
+    for ((id, name), &kind) in (0u32..).zip(names).zip(kinds) {
+        if kind == TokenKind::Unused {
+            continue;
+        }
+        match ids.entry(name) {
+            Entry::Vacant(free) => free.insert(id),
+            Entry::Occupied(taken) => {
+                return Err(TextError::Vocabulary(format!(
+                    "token {:?} has two ids, {} and {id}",
+                    taken.key(),
+                    taken.get()
+                )));
+            }
+        };
+    }
+    Ok(ids)
 }
 
 impl SentencePieceEncoder {

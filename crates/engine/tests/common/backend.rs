@@ -6,8 +6,8 @@ use foredraft_common::TokenId;
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, Program,
-    TapHandle, TapId,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadWatch, Memory,
+    Program, TapHandle, TapId,
 };
 
 /// What an executor was asked to do.
@@ -57,10 +57,11 @@ impl Backend for Watched {
         program: Program,
         weights: &Checkpoint,
         options: &ExecutorOptions,
+        watch: LoadWatch<'_>,
     ) -> Result<Box<dyn Executor>, LoadError> {
         Ok(Box::new(WatchedExecutor {
             spoiled_row: vec![f32::NAN; program.vocabulary],
-            inner: self.cpu.load(program, weights, options)?,
+            inner: self.cpu.load(program, weights, options, watch)?,
             seen: Arc::clone(&self.seen),
             spoiled: Vec::new(),
         }))

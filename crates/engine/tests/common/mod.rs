@@ -27,7 +27,14 @@ pub(crate) fn engine_with(
     options: &EngineOptions,
 ) -> Engine {
     let backend = CpuBackend::new(threads, CpuPath::detect()).expect("a backend");
-    Engine::load(checkpoint, tokenizer(), &backend, options).expect("an engine")
+    Engine::load(
+        checkpoint,
+        tokenizer(),
+        &backend,
+        options,
+        &mut foredraft_model::unwatched,
+    )
+    .expect("an engine")
 }
 
 /// The engine that most tests use.

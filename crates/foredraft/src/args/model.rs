@@ -8,7 +8,7 @@ use super::values::{self, Size};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model options")]
 pub(crate) struct ModelOptions {
-    /// Threads that compute [default: one for each core]
+    /// Threads that compute [default: one for each physical core that may be used]
     #[arg(long, value_name = "N", value_parser = values::count::<1024>)]
     pub(crate) threads: Option<usize>,
 

@@ -26,6 +26,7 @@ pub(super) struct Bench {
     reader: Reader,
     threads: usize,
     path: &'static str,
+    pages: &'static str,
     tokens: usize,
     /// Bytes that a pass reads.
     streamed_bytes: u64,
@@ -55,6 +56,7 @@ impl Bench {
             reader,
             threads: backend.threads(),
             path: backend.path().name(),
+            pages: backend.pages_for(engine.memory().weights_bytes).name(),
             tokens: tokens.min(context - DECODE_CONTEXT - 1),
             streamed_bytes,
             read_seconds: Vec::new(),
@@ -138,6 +140,7 @@ impl Bench {
             model: model.to_owned(),
             threads: self.threads,
             cpu_path: self.path,
+            pages: self.pages,
             bandwidth_bytes_per_s: bandwidth,
             weight_bytes: self.streamed_bytes,
             plain: PlainReport {

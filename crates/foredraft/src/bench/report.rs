@@ -12,6 +12,8 @@ pub(super) struct BenchReport {
     pub(super) threads: usize,
     /// The instruction set of the kernels.
     pub(super) cpu_path: &'static str,
+    /// The kind of pages that weights are in: `large` or `ordinary`.
+    pub(super) pages: &'static str,
     /// The best of repeated reads of `weight_bytes` by the same threads in the same run.
     pub(super) bandwidth_bytes_per_s: f64,
     /// Bytes of weights that every pass reads.
@@ -89,11 +91,12 @@ impl Spread {
 /// For people.
 pub(super) fn table(report: &BenchReport) -> String {
     let mut text = format!(
-        "{}, {} threads, {}\nweights read by a pass: {}, memory: {:.1} GB/s\n\
+        "{}, {} threads, {}, {} pages\nweights read by a pass: {}, memory: {:.1} GB/s\n\
          plain    {}, {:.0} % of the bandwidth\nprefill  {} of {} tokens\n\n",
         output::printable(&report.model),
         report.threads,
         report.cpu_path,
+        report.pages,
         output::bytes(report.weight_bytes),
         report.bandwidth_bytes_per_s / 1e9,
         report.plain.tokens_per_s.rate(),

@@ -15,9 +15,11 @@
 //! as the file's integers and f16, never as a rounded product; see [`ScaleKind`]. Missing rows of the last panel are zeros.
 
 mod fields;
+mod pack;
 
-use crate::panel::fields::Fields;
-use crate::{Unpacked, WeightType, unpack};
+pub use pack::pack_panel;
+
+use crate::WeightType;
 
 /// Output rows in a panel.
 pub const PANEL_ROWS: usize = 16;
@@ -134,121 +136,6 @@ impl PanelLayout {
     /// Bytes of the scales of a panel of this width.
     pub const fn scale_bytes(&self, width: usize) -> usize {
         self.scales.bytes(width)
-    }
-}
-
-/// Packs up to 16 rows of file blocks into one panel: `codes` of [`PanelLayout::code_bytes`] and `scales` of
-/// [`PanelLayout::scale_bytes`], both zeroed before.
-///
-/// # Panics
-/// When `kind` is a float type, there are more than 16 rows, or a length does not match `width`.
-pub fn pack_panel<'a>(
-    kind: WeightType,
-    rows: impl IntoIterator<Item = &'a [u8]>,
-    width: usize,
-    codes: &mut [u8],
-    scales: &mut [u8],
-) {
-    let Some(layout) = PanelLayout::of(kind) else {
-        panic!("{kind} weights have no panels of codes");
-    };
-    assert_eq!(codes.len(), layout.code_bytes(width));
-    assert_eq!(scales.len(), layout.scale_bytes(width));
-    let mut block = Unpacked::ZERO;
-    for (row, bytes) in rows.into_iter().enumerate() {
-        assert!(row < PANEL_ROWS, "a panel has 16 rows");
-        assert_eq!(Some(bytes.len()), kind.row_bytes(width));
-        let mut k = 0;
-        for bytes in bytes.chunks_exact(kind.block_bytes()) {
-            let elements = unpack(kind, bytes, &mut block);
-            let to_code = |c: i8| match layout.codes {
-                CodeKind::Table4 => crate::iq4_nl::index_of(c),
-                _ => (i16::from(c) + i16::from(layout.zero_point)) as u8,
-            };
-            let group_bytes = layout.codes.lines() * LINE_BYTES;
-            for (i, values) in block.codes[..elements]
-                .as_chunks::<PANEL_BLOCK>()
-                .0
-                .iter()
-                .enumerate()
-            {
-                let group = (k / PANEL_BLOCK + i) * group_bytes;
-                let lines = &mut codes[group..group + group_bytes];
-                put_codes(layout.codes, &values.map(to_code), row, lines);
-            }
-            put_scales(layout.scales, &Fields::of(kind, bytes), row, k, scales);
-            k += elements;
-        }
-    }
-}
-
-/// Writes 32 unsigned codes of a row into its dwords.
-fn put_codes(kind: CodeKind, codes: &[u8; PANEL_BLOCK], row: usize, lines: &mut [u8]) {
-    let mut plane = |first_line: usize, bits: u32, shift: u32| {
-        for (k, code) in codes.iter().enumerate() {
-            let (line, at) = match bits {
-                8 => (k / 4, 0),
-                4 => (k % 16 / 4, k / 16 * 4),
-                2 => (k / 16, k % 16 / 4 * 2),
-                _ => (0, k / 4),
-            };
-            let field = (u32::from(*code) >> shift) & ((1 << bits) - 1);
-            lines[(first_line + line) * LINE_BYTES + row * 4 + k % 4] |= (field << at) as u8;
-        }
-    };
-    match kind {
-        CodeKind::Bits2 => plane(0, 2, 0),
-        CodeKind::Bits3 => {
-            plane(0, 2, 0);
-            plane(2, 1, 2);
-        }
-        CodeKind::Bits4 | CodeKind::Table4 => plane(0, 4, 0),
-        CodeKind::Bits5 => {
-            plane(0, 4, 0);
-            plane(4, 1, 4);
-        }
-        CodeKind::Bits6 => {
-            plane(0, 4, 0);
-            plane(4, 2, 4);
-        }
-        CodeKind::Bits8 => plane(0, 8, 0),
-    }
-}
-
-/// Writes the scales of the file block that begins at weight `k` of a row.
-fn put_scales(kind: ScaleKind, fields: &Fields, row: usize, k: usize, scales: &mut [u8]) {
-    let mut half = |at: usize, bytes: [u8; 2]| scales[at + 2 * row..][..2].copy_from_slice(&bytes);
-    match kind {
-        ScaleKind::Half => half(k / PANEL_BLOCK * 32, fields.d),
-        ScaleKind::HalfMin => {
-            let at = k / PANEL_BLOCK * 64;
-            half(at, fields.d);
-            half(at + 32, fields.dmin);
-        }
-        ScaleKind::Super32Min => {
-            let at = kind.bytes(k);
-            half(at, fields.d);
-            half(at + 32, fields.dmin);
-            for s in 0..8 {
-                scales[at + 64 + 32 * s + row] = fields.scales[s];
-                scales[at + 80 + 32 * s + row] = fields.mins[s];
-            }
-        }
-        ScaleKind::Super16 => {
-            let at = kind.bytes(k);
-            half(at, fields.d);
-            for s in 0..16 {
-                scales[at + 32 + 16 * s + row] = fields.scales[s];
-            }
-        }
-        ScaleKind::Super16Min => {
-            let at = kind.bytes(k);
-            half(at, fields.d);
-            half(at + 32, fields.dmin);
-            for s in 0..16 {
-                scales[at + 64 + 16 * s + row] = fields.scales[s] | fields.mins[s] << 4;
-            }
-        }
     }
 }
 
@@ -404,19 +291,5 @@ mod tests {
                 "{kind}: {packed} bytes for {file}"
             );
         }
-    }
-
-    #[test]
-    fn codes_lie_in_the_dword_of_their_row() {
-        // Row 3, weight 21 = 4 * 5 + 1 = 16 + 4 * 1 + 1: line 1, byte 1, the high half.
-        let mut codes = [0u8; PANEL_BLOCK];
-        codes[21] = 0b1_1010;
-        let mut lines = vec![0; 5 * LINE_BYTES];
-        put_codes(CodeKind::Bits5, &codes, 3, &mut lines);
-        let nonzero: Vec<(usize, u8)> = (0..lines.len())
-            .map(|i| (i, lines[i]))
-            .filter(|(_, b)| *b != 0)
-            .collect();
-        assert_eq!(nonzero, [(64 + 13, 0xa0), (4 * 64 + 13, 1 << 5)]);
     }
 }

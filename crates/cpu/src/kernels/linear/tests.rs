@@ -2,12 +2,14 @@
 
 use foredraft_formats::Checkpoint;
 use foredraft_formats::write::GgufWriter;
-use foredraft_model::MatrixSpec;
+use foredraft_model::{MatrixSpec, unwatched};
 use foredraft_quant::{ActivationRow, WeightType, dot, dot_f32, encode};
 
 use super::*;
 use crate::kernels::activations::{ActivationBuffer, Destination, quantize};
-use crate::weights::{Matrix, load_matrices};
+use crate::packing::load_matrices;
+use crate::storage::PageKind;
+use crate::weights::Matrix;
 
 fn wave(n: usize, step: f32) -> Vec<f32> {
     (0..n)
@@ -33,7 +35,8 @@ fn load(kind: WeightType, rows: usize, values: &[f32]) -> (Matrix, Vec<u8>) {
         rows,
         width: WIDTH,
     };
-    let mut matrices = load_matrices(&[spec], &checkpoint, 2).expect("a matrix");
+    let mut matrices =
+        load_matrices(&[spec], &checkpoint, 2, PageKind::Large, &mut unwatched).expect("a matrix");
     (matrices.remove(0), bytes)
 }
 
