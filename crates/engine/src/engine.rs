@@ -8,7 +8,7 @@ use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
 use foredraft_model::{
     Backend, Batch, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
-    ProgramOptions, Slot, program_for,
+    PagePool, ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
     AllowedTokens, DistributionError, Drafter, SettingsError, TargetBuffers, TokenTree, Verdict,
@@ -19,7 +19,6 @@ use crate::answer::{Answer, SEQUENCE};
 use crate::budget::{self, BudgetError, Candidate};
 use crate::drafting::Drafters;
 use crate::output::Output;
-use crate::pages::PagePool;
 use crate::request::{Completion, Event, FinishReason, Request};
 use crate::sequence::Sequence;
 use crate::step::OnEvent;

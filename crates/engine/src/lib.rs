@@ -24,7 +24,6 @@ mod drafting;
 mod engine;
 mod measure;
 mod output;
-mod pages;
 mod request;
 mod sequence;
 mod speculation;
@@ -32,7 +31,6 @@ mod step;
 
 pub use budget::{BudgetError, size};
 pub use engine::{DraftModel, Engine, EngineError, EngineOptions};
-pub use pages::PagePool;
 pub use request::{
     Completion, Event, FinishReason, Phases, Request, StepReport, Timings, TokenLogprob,
     TokenOrigin, Usage,

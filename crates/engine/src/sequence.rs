@@ -1,26 +1,23 @@
 //! A sequence: its tokens, and the pages that hold their keys and values.
 
 use foredraft_common::TokenId;
-use foredraft_model::kv::{PageId, pages_for};
-
-use crate::pages::PagePool;
+use foredraft_model::kv::PageId;
+use foredraft_model::{PagePool, PageTables};
 
 /// Tokens and where their keys and values are.
 ///
-/// Invariant: the pages cover exactly the committed tokens, which are a prefix of the tokens.
+/// Invariant: the committed tokens are a prefix of the tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Sequence {
     tokens: Vec<TokenId>,
-    committed: usize,
-    /// The page table of each layer group.
-    tables: Vec<Vec<PageId>>,
+    pages: PageTables,
 }
 
 impl Sequence {
     pub(crate) fn new(groups: usize) -> Self {
         Self {
-            tables: vec![Vec::new(); groups],
-            ..Self::default()
+            tokens: Vec::new(),
+            pages: PageTables::new(groups),
         }
     }
 
@@ -30,16 +27,16 @@ impl Sequence {
 
     /// Tokens whose keys and values are in pages.
     pub(crate) fn committed(&self) -> usize {
-        self.committed
+        self.pages.committed()
     }
 
     pub(crate) fn tables(&self) -> &[Vec<PageId>] {
-        &self.tables
+        self.pages.tables()
     }
 
     /// Tokens that have not been through the model yet.
     pub(crate) fn pending(&self) -> &[TokenId] {
-        &self.tokens[self.committed..]
+        &self.tokens[self.committed()..]
     }
 
     pub(crate) fn push(&mut self, token: TokenId) {
@@ -55,49 +52,21 @@ impl Sequence {
             .zip(prompt)
             .take_while(|(a, b)| a == b)
             .count();
-        let keep = shared
-            .min(self.committed)
-            .min(prompt.len().saturating_sub(1));
-        self.truncate(keep, pools);
+        let keep = shared.min(prompt.len().saturating_sub(1));
+        self.pages.truncate(keep, pools);
         self.tokens.clear();
         self.tokens.extend_from_slice(prompt);
     }
 
-    fn truncate(&mut self, committed: usize, pools: &mut [PagePool]) {
-        self.committed = committed;
-        for (table, pool) in self.tables.iter_mut().zip(pools) {
-            for page in table.drain(pages_for(committed)..) {
-                pool.release(page);
-            }
-        }
-    }
-
     /// Takes the pages that `more` further tokens need. `false`, with nothing taken, when a pool has too few.
     pub(crate) fn reserve(&mut self, more: usize, pools: &mut [PagePool]) -> bool {
-        let needed = pages_for(self.committed + more);
-        for (table, pool) in self.tables.iter_mut().zip(pools.iter_mut()) {
-            while table.len() < needed {
-                match pool.allocate() {
-                    Some(page) => table.push(page),
-                    None => {
-                        self.truncate(self.committed, pools);
-                        return false;
-                    }
-                }
-            }
-        }
-        true
+        self.pages.reserve(more, pools)
     }
 
     /// Counts `more` tokens as committed; their pages are reserved and written.
     pub(crate) fn commit(&mut self, more: usize) {
-        self.committed += more;
-        debug_assert!(self.committed <= self.tokens.len());
-        debug_assert!(
-            self.tables
-                .iter()
-                .all(|t| t.len() == pages_for(self.committed))
-        );
+        self.pages.commit(more);
+        debug_assert!(self.committed() <= self.tokens.len());
     }
 }
 
@@ -130,15 +99,5 @@ mod tests {
             &ids(19..20)[..],
             "one token is left for its logits"
         );
-    }
-
-    #[test]
-    fn a_reservation_that_fails_takes_nothing() {
-        let mut pools = [PagePool::new(4), PagePool::new(2)];
-        let mut sequence = Sequence::new(2);
-        sequence.restart(&ids(0..60), &mut pools);
-        assert!(!sequence.reserve(60, &mut pools));
-        assert_eq!((pools[0].used(), pools[1].used()), (0, 0));
-        assert!(sequence.reserve(32, &mut pools));
     }
 }

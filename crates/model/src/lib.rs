@@ -23,6 +23,7 @@ mod backend;
 mod batch;
 mod decoder;
 pub mod kv;
+mod pages;
 mod program;
 mod rope;
 
@@ -32,6 +33,7 @@ pub use backend::{
     Memory, TapHandle, unwatched,
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
+pub use pages::{PagePool, PageTables};
 pub use program::{
     BufferId, BufferSpec, KvLayer, MatrixId, MatrixSpec, Op, Program, Projection, RopeId, RowSet,
     TapId, TapPoint, VectorId, VectorSpec,
