@@ -155,6 +155,66 @@ fn inspect_shows_the_built_in_model() {
     );
 }
 
+/// A vocabulary of single letters, and what the binary says of it against another.
+#[test]
+fn inspect_compares_vocabularies() {
+    let home = home();
+    let write = |name: &str, tokens: &[&str]| {
+        let mut writer = foredraft::formats::write::GgufWriter::new();
+        writer
+            .str("general.architecture", "llama")
+            .str("tokenizer.ggml.model", "llama")
+            .str_array("tokenizer.ggml.tokens", tokens)
+            .f32_array("tokenizer.ggml.scores", &vec![0.0; tokens.len()])
+            .i32_array("tokenizer.ggml.token_type", &vec![1; tokens.len()]);
+        let file = home.path().join(name);
+        std::fs::write(&file, writer.finish().expect("a file")).expect("writes");
+        file
+    };
+    let target = write("target.gguf", &["a", "b", "c"]);
+    let inspect = |other: &std::path::Path, more: &[&str]| {
+        let mut command = foredraft(home.path());
+        command
+            .arg("inspect")
+            .arg(&target)
+            .arg("--against")
+            .arg(other);
+        outcome(command.args(more))
+    };
+    let same = write("same.gguf", &["a", "b", "c", "[PAD3]", "e"]);
+    let (code, stdout, stderr) = inspect(&same, &[]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains("each may draft for the other"), "{stdout}");
+
+    let other = write("other.gguf", &["a", "\u{1b}[2J", "c"]);
+    let (code, stdout, stderr) = inspect(&other, &[]);
+    assert_eq!((code, stderr.lines().count()), (1, 1), "{stderr}");
+    assert!(
+        stderr.starts_with("error: ") && stderr.contains("1 of the 3"),
+        "{stderr}"
+    );
+    assert!(
+        stdout.contains("neither can draft for the other"),
+        "{stdout}"
+    );
+    assert!(!format!("{stdout}{stderr}").contains('\u{1b}'));
+
+    let (code, stdout, _) = inspect(&other, &["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("one JSON object");
+    let against = &report["against"];
+    assert_eq!((code, &against["compatible"]), (1, &false.into()));
+    assert_eq!(
+        (&against["shared"], &against["differing"]),
+        (&3.into(), &1.into())
+    );
+    assert_eq!(against["first_differences"][0]["id"], 1);
+    assert_eq!(against["first_differences"][0]["here"]["text"], "b");
+
+    let (code, _, stderr) =
+        outcome(foredraft(home.path()).args(["inspect", "stories260k", "--against", "smolm2"]));
+    assert_eq!(code, 2, "{stderr}");
+}
+
 #[test]
 fn inspect_disarms_what_a_file_says() {
     let home = home();

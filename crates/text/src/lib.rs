@@ -29,6 +29,7 @@
 mod byte_level;
 mod byte_pair;
 mod chat;
+mod comparison;
 mod detokenize;
 mod directory;
 mod error;
@@ -42,6 +43,9 @@ mod token_table;
 mod tokenizer;
 mod vocabulary;
 
+pub use comparison::{
+    TokenMeaning, TokenRole, VocabularyComparison, VocabularyDifference, VocabularyMismatch,
+};
 pub use detokenize::Detokenizer;
 pub use error::TextError;
 pub use foredraft_common::TokenId;

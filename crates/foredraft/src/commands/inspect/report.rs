@@ -4,6 +4,8 @@ use foredraft::formats::{Checkpoint, ModelConfig, RopeLayout, RopeScaling, Vocab
 use foredraft::text::{TokenId, TokenKind, Tokenizer};
 use serde::Serialize;
 
+use super::against::Against;
+
 /// `inspect --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -30,6 +32,9 @@ pub(super) struct Report {
     /// With `--tensors`, every tensor in file order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tensors: Option<Vec<TensorLine>>,
+    /// With `--against`, the vocabulary compared with another model's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) against: Option<Against>,
 }
 
 /// The shape of the network.
@@ -144,6 +149,7 @@ impl Report {
             vocabulary,
             vocabulary_problem,
             tensors: with_tensors.then(|| tensors().collect()),
+            against: None,
         }
     }
 }

@@ -50,10 +50,14 @@ pub(super) fn text(report: &Report) -> String {
         text.push('\n');
         text.push_str(&table(&rows));
     }
+    if let Some(against) = &report.against {
+        text.push('\n');
+        text.push_str(&against.text());
+    }
     text
 }
 
-fn row(key: &str, value: String) -> Vec<String> {
+pub(super) fn row(key: &str, value: String) -> Vec<String> {
     vec![key.to_string(), value]
 }
 
@@ -181,7 +185,7 @@ fn types(report: &Report) -> String {
 }
 
 /// A count with its thousands apart: `1,117,320,768`.
-fn grouped(count: u64) -> String {
+pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

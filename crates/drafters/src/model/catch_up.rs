@@ -1,0 +1,103 @@
+//! Catching up: emitted tokens that are not in the draft's pages yet.
+
+use foredraft_model::Commit;
+use foredraft_speculate::{DraftError, SequenceView};
+
+use super::{Failure, ModelDrafter};
+
+/// What a sequence has in a pass.
+struct Part {
+    /// Index of the sequence in the call.
+    view: usize,
+    rows: usize,
+    /// Which output of the pass is the root's, if the pass reaches it.
+    root: Option<usize>,
+}
+
+impl ModelDrafter {
+    /// Runs one pass over pending tokens of all sequences, as many as fit, and commits them; gives `false` when none
+    /// are pending. All of them were emitted, so nothing stays in flight.
+    pub(super) fn catch_up(&mut self, views: &[SequenceView<'_>]) -> Result<bool, DraftError> {
+        let parts = self.schedule_pending(views)?;
+        if parts.is_empty() {
+            return Ok(false);
+        }
+        if let Err(error) = self.executor.forward(&self.batch) {
+            self.release_reservations();
+            return Err(self.failed(error));
+        }
+        let mut first = 0;
+        for part in &parts {
+            let view = &views[part.view];
+            let slots = &self.slots[first..first + part.rows];
+            first += part.rows;
+            if let Some(sequence) = self.sequences.get_mut(&view.id) {
+                let committed = sequence.pages.committed();
+                self.executor.commit(Commit {
+                    slots,
+                    committed,
+                    tables: sequence.pages.tables(),
+                });
+                sequence.commit(&view.tokens[committed..committed + part.rows]);
+            }
+        }
+        // Rows may be refused only now that every page that was reserved is written.
+        self.path.clear();
+        for part in &parts {
+            if let Some(output) = part.root {
+                self.read_logits(output, &views[part.view], 0)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fills batch and slots with pending tokens, and reserves their pages.
+    fn schedule_pending(&mut self, views: &[SequenceView<'_>]) -> Result<Vec<Part>, DraftError> {
+        let max_rows = self.options.max_rows.min(self.options.max_slots);
+        let mut parts: Vec<Part> = Vec::new();
+        self.batch.clear();
+        self.slots.clear();
+        for (v, view) in views.iter().enumerate() {
+            let Some(sequence) = self.sequences.get_mut(&view.id) else {
+                continue;
+            };
+            let pending = sequence.pending(view.tokens);
+            let outputs = self.batch.outputs().len();
+            let mut rows = pending.len().min(max_rows - self.slots.len());
+            if rows == pending.len() && outputs == self.options.max_outputs {
+                rows = rows.saturating_sub(1); // its root in the next pass
+            }
+            if rows == 0 {
+                continue;
+            }
+            if !sequence.pages.reserve(rows, &mut self.pools) {
+                self.release_reservations();
+                let pages = self.options.pages.iter().copied().min().unwrap_or(0);
+                return Err(self.failed(Failure::Pages { pages }));
+            }
+            let tables = sequence.pages.tables().iter().map(Vec::as_slice);
+            let index = self.batch.add_sequence(sequence.pages.committed(), tables);
+            let mut parent = None;
+            for (i, &token) in pending[..rows].iter().enumerate() {
+                let is_root = i + 1 == pending.len();
+                let slot = self.batch.push(index, token, parent, is_root);
+                self.slots.push(slot);
+                parent = Some(slot);
+            }
+            parts.push(Part {
+                view: v,
+                rows,
+                root: (rows == pending.len()).then_some(outputs),
+            });
+        }
+        Ok(parts)
+    }
+
+    /// After a failure: no table covers more than its committed tokens.
+    fn release_reservations(&mut self) {
+        for sequence in self.sequences.values_mut() {
+            let committed = sequence.pages.committed();
+            sequence.pages.truncate(committed, &mut self.pools);
+        }
+    }
+}

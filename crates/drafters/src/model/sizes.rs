@@ -1,0 +1,37 @@
+//! What a draft must reserve.
+
+use foredraft_model::kv::{KvType, pages_for};
+use foredraft_model::{ExecutorOptions, Program};
+
+/// Rows of one pass: a prompt is caught up with in chunks of at most this many tokens.
+const CHUNK_ROWS: usize = 256;
+/// Rows of one pass whose logits may be asked for; a wider level takes several passes.
+const MAX_OUTPUTS: usize = 32;
+
+/// What a draft is asked to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftSizes {
+    /// Tokens of a sequence of the target, prompt and answer together. A draft made for fewer drafts up to its own end.
+    pub context_tokens: usize,
+    /// Sequences at a time.
+    pub sequences: usize,
+    /// Nodes of a tree.
+    pub draft_max: usize,
+    /// Element type of its pages.
+    pub kv_type: KvType,
+}
+
+/// What the executor of a draft reserves; `Backend::memory` tells the bytes of it.
+pub fn executor_options(program: &Program, sizes: &DraftSizes) -> ExecutorOptions {
+    let context_tokens = sizes.context_tokens.min(program.context_tokens);
+    let nodes = sizes.sequences.saturating_mul(sizes.draft_max);
+    let pages = sizes.sequences.saturating_mul(pages_for(context_tokens));
+    ExecutorOptions {
+        context_tokens,
+        pages: vec![pages; program.kv_groups.len()],
+        kv_type: sizes.kv_type,
+        max_rows: CHUNK_ROWS,
+        max_slots: nodes.max(CHUNK_ROWS),
+        max_outputs: nodes.clamp(1, MAX_OUTPUTS),
+    }
+}
