@@ -1,5 +1,6 @@
 //! One memory budget: what a model takes, and the longest context that fits.
 
+use foredraft_drafters::{DraftSizes, executor_options};
 use foredraft_formats::Checkpoint;
 use foredraft_model::kv::{KvType, PAGE_POSITIONS, pages_for};
 use foredraft_model::{Backend, ExecutorOptions, LoadError, Memory, Program};
@@ -116,26 +117,26 @@ struct Models<'a> {
 impl<'a> Models<'a> {
     /// Room for one sequence of `context_tokens` positions: for each model, or for as many as a draft was made for.
     fn plan(&self, context_tokens: usize) -> Plan {
-        let options = |program: &Program, nodes: usize, outputs: usize| {
-            let context_tokens = context_tokens.min(program.context_tokens);
-            ExecutorOptions {
-                context_tokens,
-                pages: vec![pages_for(context_tokens); program.kv_groups.len()],
-                kv_type: self.kv_type,
-                max_rows: CHUNK_ROWS,
-                max_slots: CHUNK_ROWS + nodes,
-                max_outputs: outputs,
-            }
+        let target = ExecutorOptions {
+            context_tokens,
+            pages: vec![pages_for(context_tokens); self.target.program.kv_groups.len()],
+            kv_type: self.kv_type,
+            max_rows: CHUNK_ROWS,
+            max_slots: CHUNK_ROWS,
+            // One pass gives the logits of the root and of every node.
+            max_outputs: (self.max_draft_nodes + 1).max(LEAST_OUTPUTS),
         };
-        let nodes = self.max_draft_nodes;
-        // The target runs pending tokens and nodes in one pass; a draft catches up first, then runs level by level.
-        let target_outputs = (nodes + 1).max(LEAST_OUTPUTS);
+        let sizes = DraftSizes {
+            context_tokens,
+            sequences: 1,
+            draft_max: self.max_draft_nodes,
+            kv_type: self.kv_type,
+        };
+        let drafts = self.drafts.iter();
         Plan {
-            target: options(&self.target.program, 0, target_outputs),
-            drafts: self
-                .drafts
-                .iter()
-                .map(|draft| options(&draft.program, nodes, nodes.max(1)))
+            target,
+            drafts: drafts
+                .map(|draft| executor_options(&draft.program, &sizes))
                 .collect(),
         }
     }

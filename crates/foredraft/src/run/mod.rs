@@ -17,7 +17,7 @@ use foredraft::text::{Message, Tokenizer};
 
 use crate::commands::run::{Colours, RunArgs};
 use crate::exit::Exit;
-use crate::load::{self, engine_error};
+use crate::load::{self, Drafts, engine_error};
 use crate::progress::Stderr;
 use crate::{interrupt, output};
 use trace::Trace;
@@ -50,11 +50,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
             output::printable(&model.name)
         )));
     }
-    let drafting = load::Drafting::open(&drafts, &speculation, &tokenizer)?;
-    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafting)?;
-    drop(checkpoint);
-    let trace = args.trace.as_deref();
     let names = drafts.iter().map(ToString::to_string).collect();
+    let trace = args.trace.as_deref();
+    let trace = trace.map(|path| Trace::create(path, names)).transpose()?;
+    let drafts = Drafts::open(drafts, speculation.nodes(), &tokenizer)?;
+    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafts)?;
+    drop(checkpoint);
     let mut session = Session {
         engine: loaded.engine,
         tokenizer,
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
             Some(Colours::Auto) => std::io::stdout().is_terminal(),
             None => false,
         },
-        trace: trace.map(|path| Trace::create(path, names)).transpose()?,
+        trace,
     };
     if session.coloured && !session.json {
         output::stderr_line(&format!("colours: {}", show::LEGEND));
