@@ -34,7 +34,9 @@ pub enum BudgetError {
         model: usize,
     },
     /// More drafted nodes than a pass has rows for.
-    #[error("{asked} drafted tokens a step are beyond the limit of {limit}")]
+    #[error(
+        "{asked} drafted tokens a step are beyond the limit of {limit}: ask for a smaller tree, or for fewer tokens of it"
+    )]
     DraftNodes {
         /// Asked for.
         asked: usize,

@@ -91,7 +91,7 @@ impl Trace {
             drafted: tree
                 .nodes()
                 .skip(1)
-                .map(|node| self.node(tree, node, token(tree.token(node))))
+                .map(|index| node(tree, index, token(tree.token(index)), &self.drafters))
                 .collect(),
             accepted: verdict.accepted.iter().map(|node| node.0).collect(),
             next: token(verdict.next),
@@ -110,25 +110,30 @@ impl Trace {
         self.step += 1;
     }
 
-    fn node<'a>(&'a self, tree: &TokenTree, index: NodeIndex, token: Token<'a>) -> Node<'a> {
-        let node = tree.node(index);
-        Node {
-            node: index.0,
-            parent: node.parent.0,
-            depth: node.depth,
-            token,
-            drafter: self.drafters.get(usize::from(node.source)).map(String::as_str),
-            confidence: node.confidence,
-            sampled: node.is_sampled,
-        }
-    }
-
     /// All steps so far are in the file, or why they are not.
     pub(super) fn flush(&mut self) -> Result<(), Exit> {
         match self.error.take().map_or_else(|| self.file.flush(), Err) {
             Ok(()) => Ok(()),
             Err(error) => Err(failed(&self.path, error)),
         }
+    }
+}
+
+fn node<'a>(
+    tree: &TokenTree,
+    index: NodeIndex,
+    token: Token<'a>,
+    drafters: &'a [String],
+) -> Node<'a> {
+    let node = tree.node(index);
+    Node {
+        node: index.0,
+        parent: node.parent.0,
+        depth: node.depth,
+        token,
+        drafter: drafters.get(usize::from(node.source)).map(String::as_str),
+        confidence: node.confidence,
+        sampled: node.is_sampled,
     }
 }
 
