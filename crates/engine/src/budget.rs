@@ -183,7 +183,12 @@ impl<'a> Models<'a> {
     }
 
     /// What would fit into the budget where a context of `wanted` tokens does not and one of `longest` does.
-    fn remedy(&self, wanted: usize, longest: usize, budget_bytes: u64) -> Result<String, LoadError> {
+    fn remedy(
+        &self,
+        wanted: usize,
+        longest: usize,
+        budget_bytes: u64,
+    ) -> Result<String, LoadError> {
         let mut fitting = Vec::new();
         if longest > 0 {
             fitting.push(format!("a context of {longest} tokens"));
@@ -195,7 +200,10 @@ impl<'a> Models<'a> {
         if self.kv_type != KvType::Q8 && in_8_bits.bytes(wanted)? <= budget_bytes {
             fitting.push("keys and values in 8 bits (--kv q8)".to_owned());
         }
-        let alone = Models { drafts: &[], ..*self };
+        let alone = Models {
+            drafts: &[],
+            ..*self
+        };
         if !self.drafts.is_empty() && alone.bytes(wanted)? <= budget_bytes {
             fitting.push("the model without its draft".to_owned());
         }

@@ -82,7 +82,11 @@ impl Drafters {
         trees: &mut [TokenTree],
         report: &mut dyn FnMut(&DraftError),
     ) {
-        let Self { members, budgets, ends } = self;
+        let Self {
+            members,
+            budgets,
+            ends,
+        } = self;
         for member in members.iter_mut() {
             member.takes_part = false;
         }
@@ -155,7 +159,9 @@ fn grow_level(
     let limits = growth.limits;
     growth.ends.clear();
     growth.ends.extend(growth.trees.iter().map(|tree| {
-        let end = tree.len().saturating_add(limits.shape.nodes_of_level(level));
+        let end = tree
+            .len()
+            .saturating_add(limits.shape.nodes_of_level(level));
         end.min(limits.nodes + 1)
     }));
     let before = growth.nodes();

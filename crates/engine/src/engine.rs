@@ -156,8 +156,7 @@ impl Engine {
         options: &EngineOptions,
         watch: LoadWatch<'_>,
     ) -> Result<Self, EngineError> {
-        let loaded =
-            Self::load_with_drafts(checkpoint, &[], tokenizer, backend, options, watch)?;
+        let loaded = Self::load_with_drafts(checkpoint, &[], tokenizer, backend, options, watch)?;
         Ok(loaded.0)
     }
 

@@ -49,10 +49,14 @@ impl TreeShape {
         match self {
             Self::Chain => None,
             // From width 2 on the sum is out of range long before the levels are many.
-            Self::Grid { width: 0 | 1, depth } => Some(depth.saturating_mul(self.width())),
+            Self::Grid {
+                width: 0 | 1,
+                depth,
+            } => Some(depth.saturating_mul(self.width())),
             Self::Grid { depth, .. } => Some(
-                (1..=depth.min(usize::BITS as usize))
-                    .fold(0, |sum: usize, level| sum.saturating_add(self.nodes_of_level(level))),
+                (1..=depth.min(usize::BITS as usize)).fold(0, |sum: usize, level| {
+                    sum.saturating_add(self.nodes_of_level(level))
+                }),
             ),
         }
     }
@@ -172,7 +176,9 @@ impl SpeculationFigures {
     /// For each depth from 1 on: of the steps that drafted so deep, the share whose accepted path reached it.
     pub fn acceptance_by_depth(&self) -> Vec<f64> {
         let counts = self.accepted_by_depth.iter().zip(&self.offered_by_depth);
-        counts.map(|(&accepted, &offered)| share(accepted, offered)).collect()
+        counts
+            .map(|(&accepted, &offered)| share(accepted, offered))
+            .collect()
     }
 }
 
@@ -198,7 +204,10 @@ mod tests {
         let nodes = [grid(2, 2), grid(3, 3), grid(4, 2), grid(1, 5), grid(0, 5)];
         assert_eq!(nodes.map(TreeShape::nodes), [6, 39, 20, 5, 0].map(Some));
         assert_eq!(grid(9, usize::MAX).nodes(), Some(usize::MAX));
-        assert_eq!([1, 2, 3].map(|level| grid(3, 3).nodes_of_level(level)), [3, 9, 27]);
+        assert_eq!(
+            [1, 2, 3].map(|level| grid(3, 3).nodes_of_level(level)),
+            [3, 9, 27]
+        );
         assert_eq!((TreeShape::Chain.depth(7), grid(3, 3).depth(39)), (7, 3));
     }
 
@@ -206,7 +215,13 @@ mod tests {
     fn a_request_gets_the_nodes_it_asks_for() {
         let nodes = |enabled, tree, draft_max| {
             let verify = Verify::Auto;
-            Speculation { enabled, verify, tree, draft_max }.nodes()
+            Speculation {
+                enabled,
+                verify,
+                tree,
+                draft_max,
+            }
+            .nodes()
         };
         assert_eq!(nodes(true, TreeShape::Chain, None), DEFAULT_DRAFT_NODES);
         assert_eq!(nodes(true, TreeShape::Chain, Some(3)), 3);
@@ -221,7 +236,10 @@ mod tests {
         figures.count(3, 3, 2, 3);
         figures.count(6, 2, 0, 1);
         figures.count(0, 0, 0, 1);
-        assert_eq!((figures.drafted, figures.accepted, figures.emitted), (9, 2, 5));
+        assert_eq!(
+            (figures.drafted, figures.accepted, figures.emitted),
+            (9, 2, 5)
+        );
         assert_eq!(figures.acceptance_by_depth(), [0.5, 0.5, 0.0]);
         assert_eq!(figures.tokens_per_step(), 5.0 / 3.0);
         assert_eq!(figures.acceptance_rate(), 2.0 / 9.0);

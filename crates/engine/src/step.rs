@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 
 use foredraft_common::TokenId;
 use foredraft_model::{Commit, Executor};
-use foredraft_speculate::{
-    KeyedChance, LogSoftmax, LogitsTarget, NodeIndex, Origin, VerifyError,
-};
+use foredraft_speculate::{KeyedChance, LogSoftmax, LogitsTarget, NodeIndex, Origin, VerifyError};
 
 use crate::answer::Answer;
 use crate::drafting::Limits;
@@ -148,10 +146,12 @@ impl Engine {
         let result = answer
             .verifier
             .verify(tree, &mut target, &mut chance, verdict);
-        result.map_err(|VerifyError::Distribution { depth, source }| EngineError::Logits {
-            position: position + depth as usize,
-            source,
-        })
+        result.map_err(
+            |VerifyError::Distribution { depth, source }| EngineError::Logits {
+                position: position + depth as usize,
+                source,
+            },
+        )
     }
 
     /// Emits the accepted tokens and the one after them, until the answer ends: exactly where it would have ended, had they

@@ -32,7 +32,10 @@ fn check(request: &Request, context_tokens: Option<usize>, shape: TreeShape) -> 
     let mut plain_engine = fresh(context_tokens);
     let plain = answer(&mut plain_engine, request);
     let mut engine = fresh(context_tokens);
-    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &whole.tokens], 0))]);
+    engine.set_drafters(vec![Box::new(Scripted::new(
+        &[&request.prompt, &whole.tokens],
+        0,
+    ))]);
     let speculation = Speculation {
         tree: shape,
         draft_max: Some(8),
@@ -45,7 +48,10 @@ fn check(request: &Request, context_tokens: Option<usize>, shape: TreeShape) -> 
     let got = answer(&mut engine, &request);
     assert_eq!((&got.tokens, &got.text), (&plain.tokens, &plain.text));
     assert_eq!(got.finish_reason, plain.finish_reason);
-    assert!(got.timings.steps < plain.timings.steps.max(1), "several at once");
+    assert!(
+        got.timings.steps < plain.timings.steps.max(1),
+        "several at once"
+    );
     assert_eq!(engine.pages_in_use(), plain_engine.pages_in_use());
     // The next prompt holds what was cut off: neither engine may have it in pages.
     let mut next = [request.prompt.as_slice(), &whole.tokens].concat();
@@ -68,8 +74,14 @@ const GRID: TreeShape = TreeShape::Grid { width: 2, depth: 2 };
 fn stop_strings_cut_an_accepted_run() {
     for (stop, text) in [
         ("named Lily", "Once upon a time, there was a little girl "),
-        ("y. S", "Once upon a time, there was a little girl named Lil"),
-        ("ved to play", "Once upon a time, there was a little girl named Lily. She lo"),
+        (
+            "y. S",
+            "Once upon a time, there was a little girl named Lil",
+        ),
+        (
+            "ved to play",
+            "Once upon a time, there was a little girl named Lily. She lo",
+        ),
     ] {
         for shape in [CHAIN, GRID] {
             let request = Request {
@@ -137,7 +149,10 @@ fn stop_by_the_caller_within_an_accepted_run() {
     let whole = answer(&mut fresh(None), &greedy(ids(&[1]), 100));
     for after in 1..12 {
         let mut engine = fresh(None);
-        engine.set_drafters(vec![Box::new(Scripted::new(&[&ids(&[1]), &whole.tokens], 0))]);
+        engine.set_drafters(vec![Box::new(Scripted::new(
+            &[&ids(&[1]), &whole.tokens],
+            0,
+        ))]);
         let mut tokens = 0;
         let got = engine
             .generate(&greedy(ids(&[1]), 100), &mut |event| {
@@ -150,7 +165,10 @@ fn stop_by_the_caller_within_an_accepted_run() {
             .expect("an answer");
         assert_eq!(got.finish_reason, FinishReason::Cancelled);
         assert_eq!(got.tokens, whole.tokens[..after]);
-        assert_eq!(answer(&mut engine, &greedy(ids(&[1]), 100)).tokens, whole.tokens);
+        assert_eq!(
+            answer(&mut engine, &greedy(ids(&[1]), 100)).tokens,
+            whole.tokens
+        );
     }
 }
 
@@ -161,7 +179,11 @@ fn robustness_a_failing_drafter_costs_a_warning_and_nothing_else() {
     for fault in [Fault::Begin, Fault::Extend, Fault::TooMany, Fault::TooDeep] {
         let mut engine = fresh(None);
         let inner = Scripted::new(&[&request.prompt, &plain.tokens], 3);
-        engine.set_drafters(vec![Box::new(Faulty { inner, fault, steps: 0 })]);
+        engine.set_drafters(vec![Box::new(Faulty {
+            inner,
+            fault,
+            steps: 0,
+        })]);
         // A next request tries it again, and is warned again.
         for _ in 0..2 {
             let mut warnings = Vec::new();
@@ -173,7 +195,11 @@ fn robustness_a_failing_drafter_costs_a_warning_and_nothing_else() {
                     ControlFlow::Continue(())
                 })
                 .expect("an answer");
-            assert_eq!((&got.tokens, &got.text), (&plain.tokens, &plain.text), "{fault:?}");
+            assert_eq!(
+                (&got.tokens, &got.text),
+                (&plain.tokens, &plain.text),
+                "{fault:?}"
+            );
             assert_eq!(warnings.len(), 1, "{fault:?}: {warnings:?}");
             assert!(warnings[0].contains("faulty"), "{warnings:?}");
             let figures = got.speculation.expect("speculated");
@@ -276,7 +302,10 @@ fn a_step_is_one_pass_and_nothing_is_computed_twice() {
     assert_eq!((plain.timings.steps, plain.timings.first_tokens), (39, 1));
     // A drafter with nothing to say, and a request that wants none, change nothing.
     let (mut engine, backend) = watched();
-    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &plain.tokens], 0))]);
+    engine.set_drafters(vec![Box::new(Scripted::new(
+        &[&request.prompt, &plain.tokens],
+        0,
+    ))]);
     let off = Request {
         speculation: Speculation::off(),
         ..request.clone()
@@ -295,7 +324,10 @@ fn a_step_is_one_pass_and_nothing_is_computed_twice() {
     assert_eq!(seen.passes, [prompt + 8, 9, 9, 9, 4]);
     assert_eq!(seen.commits, [prompt + 8, 9, 9, 9, 4]);
     let figures = got.speculation.expect("speculated");
-    assert_eq!((figures.steps, figures.drafted, figures.accepted), (5, 35, 35));
+    assert_eq!(
+        (figures.steps, figures.drafted, figures.accepted),
+        (5, 35, 35)
+    );
     assert_eq!(figures.acceptance_by_depth(), [1.0; 8]);
     assert_eq!(got.timings.first_tokens, 9);
 }
@@ -305,7 +337,10 @@ fn events_tell_every_token_and_where_it_came_from() {
     let request = greedy(prompt("Once upon a time"), 60);
     let mut engine = fresh(None);
     let plain = answer(&mut engine, &request);
-    engine.set_drafters(vec![Box::new(Scripted::new(&[&request.prompt, &plain.tokens], 4))]);
+    engine.set_drafters(vec![Box::new(Scripted::new(
+        &[&request.prompt, &plain.tokens],
+        4,
+    ))]);
     let (mut tokens, mut origins, mut emitted) = (Vec::new(), Vec::new(), 0);
     let got = engine
         .generate(&request, &mut |event| {
@@ -356,7 +391,10 @@ fn more_drafted_tokens_than_were_reserved_are_refused() {
     let error = engine
         .generate(&request, &mut |_| ControlFlow::Continue(()))
         .expect_err("39 of 31");
-    assert!(error.to_string().contains("39") && error.to_string().contains("31"), "{error}");
+    assert!(
+        error.to_string().contains("39") && error.to_string().contains("31"),
+        "{error}"
+    );
 }
 
 /// The case "Memory": a draft's weights and pages are in the budget.
@@ -370,7 +408,14 @@ fn memory_a_draft_is_in_the_budget() {
             ..EngineOptions::default()
         };
         let target = stories260k();
-        Engine::load_with_drafts(&target, &[&stories260k()], tokenizer(), &backend, &options, &mut unwatched)
+        Engine::load_with_drafts(
+            &target,
+            &[&stories260k()],
+            tokenizer(),
+            &backend,
+            &options,
+            &mut unwatched,
+        )
     };
     let (engine, drafts) = load(None, None).expect("both");
     let [draft] = &drafts[..] else {
@@ -380,7 +425,9 @@ fn memory_a_draft_is_in_the_budget() {
     let total = engine.memory().total_bytes() + draft.executor.memory().total_bytes();
     assert!(draft.executor.memory().weights_bytes > 0);
     assert!(load(Some(total), Some(512)).is_ok());
-    let error = load(Some(total - 1), Some(512)).err().expect("one byte short");
+    let error = load(Some(total - 1), Some(512))
+        .err()
+        .expect("one byte short");
     let text = error.to_string();
     assert!(text.contains("draft: weights"), "{text}");
     for remedy in ["a context of 496 tokens", "--kv q8", "without its draft"] {

@@ -85,7 +85,10 @@ impl Executor for WatchedExecutor {
         let mut seen = self.seen.lock().expect("no test panicked in it");
         seen.passes.push(batch.rows().len());
         seen.tokens.extend(batch.rows().iter().map(|row| row.token));
-        let rows = batch.outputs().iter().map(|&row| &batch.rows()[row as usize]);
+        let rows = batch
+            .outputs()
+            .iter()
+            .map(|&row| &batch.rows()[row as usize]);
         self.spoiled = rows
             .map(|row| Some(row.position.index()) == seen.spoiled_position)
             .collect();

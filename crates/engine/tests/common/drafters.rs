@@ -8,7 +8,11 @@ use foredraft_speculate::{
 
 /// The nodes of a tree's deepest level.
 fn deepest(tree: &TokenTree) -> Vec<NodeIndex> {
-    let depth = tree.nodes().map(|node| tree.depth(node)).max().expect("a root");
+    let depth = tree
+        .nodes()
+        .map(|node| tree.depth(node))
+        .max()
+        .expect("a root");
     tree.at_depth(depth).collect()
 }
 

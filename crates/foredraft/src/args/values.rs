@@ -272,7 +272,9 @@ mod tests {
         }
         let grid = |width, depth| Ok(Tree(TreeShape::Grid { width, depth }));
         assert_eq!("3x2".parse::<Tree>(), grid(3, 2));
-        for wrong in ["", "x", "3x", "x2", "0x2", "2x0", "3x2x1", "256x1", "-1x2", "tree"] {
+        for wrong in [
+            "", "x", "3x", "x2", "0x2", "2x0", "3x2x1", "256x1", "-1x2", "tree",
+        ] {
             assert!(wrong.parse::<Tree>().is_err(), "{wrong}");
         }
         for text in ["chain", "4x2"] {

@@ -102,10 +102,7 @@ impl<'a> RunReport<'a> {
                 verify_s: phases.verify_seconds,
                 other_s: phases.other_seconds,
             },
-            speculation: completion
-                .speculation
-                .as_ref()
-                .map(SpeculationReport::new),
+            speculation: completion.speculation.as_ref().map(SpeculationReport::new),
         }
     }
 }
