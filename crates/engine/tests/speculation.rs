@@ -3,13 +3,18 @@
 mod common;
 
 use common::drafters::{Sampling, Scripted};
-use common::{answer, engine_with, greedy, ids, prompt};
-use foredraft_common::TokenId;
+use common::{answer, engine_with, greedy, ids, prompt, tokenizer};
+use foredraft_common::{Position, TokenId};
+use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_engine::{
     Completion, Engine, EngineOptions, Request, Speculation, SpeculationFigures, TreeShape,
 };
 use foredraft_model::kv::KvType;
-use foredraft_speculate::{Drafter, Lookup, SamplingSettings, Verify};
+use foredraft_model::{Backend, Batch, ExecutorOptions, ProgramOptions, program_for, unwatched};
+use foredraft_speculate::{
+    AllowedTokens, Distribution, Drafter, History, Lookup, NoiseKey, SamplingSettings, Transforms,
+    Verify, sample,
+};
 use foredraft_testing::stories260k;
 
 /// Chains of 1, 3 and 8 and trees of 2x2, 3x3 and 4x2.
@@ -93,6 +98,80 @@ fn speculative(request: &Request, speculation: Speculation) -> Request {
 
 fn figures(completion: &Completion) -> &SpeculationFigures {
     completion.speculation.as_ref().expect("it was speculated")
+}
+
+/// The answer by definition: row after row through an executor, the transforms, and the draw of the seed's noise.
+fn by_definition(request: &Request) -> Vec<TokenId> {
+    let checkpoint = stories260k();
+    let program = program_for(&checkpoint, &ProgramOptions::default()).expect("a program");
+    let options = ExecutorOptions {
+        context_tokens: 512,
+        pages: vec![1; program.kv_groups.len()],
+        kv_type: KvType::F16,
+        max_rows: 64,
+        max_slots: 512,
+        max_outputs: 1,
+    };
+    let backend = CpuBackend::new(1, CpuPath::Portable).expect("a backend");
+    let mut executor = backend
+        .load(program, &checkpoint, &options, &mut unwatched)
+        .expect("an executor");
+    let mut allowed = AllowedTokens::all(512);
+    for id in (0..512)
+        .map(TokenId)
+        .filter(|id| !tokenizer().can_emit(*id))
+    {
+        allowed.ban(id);
+    }
+    let (mut batch, mut history) = (Batch::new(), History::new(&request.prompt));
+    let groups = vec![&[][..]; options.pages.len()];
+    let sequence = batch.add_sequence(0, groups);
+    let (mut text, mut parent, mut read) = (request.prompt.clone(), None, 0);
+    while text.len() < request.prompt.len() + request.max_tokens.expect("a number") {
+        // Nothing is ever committed: all of the text is in flight.
+        batch.next_pass();
+        for (i, &token) in text.iter().enumerate().skip(read) {
+            parent = Some(batch.push(sequence, token, parent, i + 1 == text.len()));
+        }
+        read = text.len();
+        executor.forward(&batch).expect("a pass");
+        let mut p = Distribution::one_hot(TokenId(0));
+        Transforms::new()
+            .apply(
+                executor.logits(0),
+                &request.sampling,
+                history.view(),
+                &allowed,
+                &mut p,
+            )
+            .expect("a distribution");
+        let token = sample(
+            &p,
+            &NoiseKey {
+                seed: request.sampling.seed.expect("a seed"),
+                choice: request.choice,
+                position: Position(text.len() as u32),
+            },
+        );
+        text.push(token);
+        history.push(token);
+    }
+    text.split_off(request.prompt.len())
+}
+
+#[test]
+fn plain_decoding_is_its_definition() {
+    let mut engine = speculative_engine(1, KvType::F16);
+    for (temperature, transforms, choice) in [(0.7, true, 0), (1.3, false, 2), (0.0, true, 0)] {
+        let request = Request {
+            choice,
+            ..long(temperature, transforms)
+        };
+        assert_eq!(
+            answer(&mut engine, &request).tokens,
+            by_definition(&request)
+        );
+    }
 }
 
 /// Ids, text and log probabilities, as bits: every drafter, shape, temperature and number of threads.
