@@ -18,7 +18,7 @@ use foredraft_common::TokenId;
 use foredraft_model::{Commit, Executor};
 use foredraft_speculate::{KeyedChance, LogSoftmax, LogitsTarget, NodeIndex, Origin, VerifyError};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, SEQUENCE};
 use crate::drafting::Limits;
 use crate::engine::{Engine, EngineError};
 use crate::request::{Event, FinishReason, Phases, StepReport, TokenLogprob, TokenOrigin};
@@ -42,6 +42,8 @@ impl Engine {
         phases.forward_seconds = clock.lap();
         let total = self.sequence.tokens().len();
         if reads_prompt && on_event(Event::Prefill { done: total, total }).is_break() {
+            // The step has no end that drafters could be told of.
+            self.drafters.forget(SEQUENCE);
             return Ok(Some(FinishReason::Cancelled));
         }
         phases.other_seconds = clock.lap();
