@@ -2,11 +2,15 @@
 
 mod common;
 
-use common::{Text, anatomy, drafter, drafter_with, first_chain, grow, ids, story, verdict, views};
+use common::{
+    Text, anatomy, counted_drafter, drafter, drafter_with, first_chain, grow, grow_within, ids,
+    story, verdict, views,
+};
 use foredraft_common::TokenId;
 use foredraft_model::kv::pages_for;
 use foredraft_speculate::{
-    DraftDraw, DraftError, Drafter, NodeIndex, Replacement, SequenceId, TokenTree,
+    DraftDraw, DraftError, Drafter, NodeBudget, NodeIndex, Replacement, SequenceId, TokenTree,
+    Verdict,
 };
 use foredraft_testing::{Random, stories260k};
 
@@ -38,11 +42,13 @@ fn after_any_step_the_drafts_are_those_of_a_fresh_drafter() {
         lengths[accepted.len()] += 1;
         let verdict = verdict(accepted, TokenId(3 + random.below(500) as u32));
         match random.below(8) {
-            // The text is cut, as by a stop text, and goes on differently.
+            // Another request with the same beginning, longer or shorter than what was there.
             0 => {
                 let keep = 1 + random.below(text.tokens.len() - 1);
                 let mut cut = text.tokens[..keep].to_vec();
-                cut.push(verdict.next);
+                for _ in 0..1 + random.below(30) {
+                    cut.push(TokenId(3 + random.below(500) as u32));
+                }
                 text = Text::new(1, &cut, 0.9, SAMPLED);
             }
             // The step fails after the draft: nobody observes.
@@ -56,6 +62,49 @@ fn after_any_step_the_drafts_are_those_of_a_fresh_drafter() {
         }
     }
     assert!(lengths.iter().all(|&count| count > 0), "{lengths:?}");
+}
+
+#[test]
+fn no_token_goes_through_the_model_twice_and_no_leaf_at_all() {
+    let model = stories260k();
+    let (mut drafter, passes) = counted_drafter(&model);
+    let taken = || std::mem::take(&mut *passes.lock().expect("no panic while it was held"));
+    let (mut a, b) = (Text::greedy(1, &story()), Text::greedy(2, &ids(&[6; 5])));
+    let mut step = |texts: &[&Text], width, levels, accepted: usize| {
+        let trees = grow(&mut drafter, texts, width, levels, 4);
+        let verdicts: Vec<Verdict> = trees
+            .iter()
+            .map(|tree| verdict(first_chain(tree)[..accepted].to_vec(), TokenId(9)))
+            .collect();
+        drafter.observe(&views(texts), &verdicts);
+        (
+            trees.into_iter().next().expect("a tree"),
+            verdicts[0].clone(),
+        )
+    };
+    // The prompt of 8, then three nodes in flight; the fourth is a leaf.
+    let (tree, verdict) = step(&[&a], 1, 4, 4);
+    assert_eq!(taken(), [8, 1, 1, 1]);
+    a.emit(&tree, &verdict);
+    // The leaf and the token after it; then two sequences share every pass, of levels of 2 nodes each.
+    let (tree, verdict) = step(&[&a, &b], 2, 2, 1);
+    assert_eq!(taken(), [2 + 5, 2 + 2]);
+    a.emit(&tree, &verdict);
+    // The accepted node had been through the model; the corrected token had not. Without a level there is no pass.
+    let (tree, verdict) = step(&[&a], 1, 1, 0);
+    assert_eq!(taken(), [1]);
+    a.emit(&tree, &verdict);
+    // Another request, 11 of whose tokens are there.
+    let other = [&a.tokens[..11], &ids(&[70, 71, 72])].concat();
+    step(&[&Text::greedy(1, &other)], 1, 1, 0);
+    assert_eq!(taken(), [3]);
+    // Two nodes and room for one child: of ranked ones it is drawn, of sampled ones none, so nothing is run.
+    for (draw, runs) in [(DraftDraw::Ranked, vec![1, 2]), (SAMPLED, vec![1])] {
+        let text = Text::new(1, &other, 1.0, draw);
+        let budgets = [2, 1].map(|nodes| NodeBudget { nodes, width: 2 });
+        grow_within(&mut drafter, &[&text], &budgets);
+        assert_eq!(taken(), runs);
+    }
 }
 
 #[test]
@@ -164,7 +213,7 @@ fn a_pool_that_is_used_up_is_an_error_and_leaks_nothing() {
     assert_eq!(drafter.pages_used(), [0]);
     // Whoever drafts on all the same gets nothing.
     let mut trees = vec![TokenTree::new(TokenId(6)); 2];
-    let budget = foredraft_speculate::NodeBudget { nodes: 2, width: 2 };
+    let budget = NodeBudget { nodes: 2, width: 2 };
     drafter
         .extend(&views(&[&short, &long]), &mut trees, &[budget; 2])
         .expect("no level");
@@ -194,7 +243,7 @@ fn a_level_beyond_what_was_reserved_is_an_error_and_the_text_goes_on() {
     let mut trees = vec![TokenTree::new(text.tokens[7])];
     drafter.begin(&views(&[&text])).expect("it begins");
     let extend = |trees: &mut Vec<TokenTree>, drafter: &mut foredraft_drafters::ModelDrafter| {
-        let budget = foredraft_speculate::NodeBudget { nodes: 6, width: 6 };
+        let budget = NodeBudget { nodes: 6, width: 6 };
         drafter.extend(&views(&[&text]), trees, &[budget])
     };
     extend(&mut trees, &mut drafter).expect("6 nodes");

@@ -33,7 +33,7 @@ fn a_model_that_drafts_for_itself_is_always_right_at_temperature_0() {
         }
         // All eight are accepted, and the target adds one.
         let verdict = verdict(chain, plain.greedy(&expected));
-        drafter.observe(&views(&[&text]), &[verdict.clone()]);
+        drafter.observe(&views(&[&text]), std::slice::from_ref(&verdict));
         text.emit(&tree, &verdict);
     }
     assert_eq!(text.tokens.len(), story().len() + 90);

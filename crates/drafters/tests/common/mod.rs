@@ -2,12 +2,17 @@
 //! model itself in the plainest way, to compare with.
 #![allow(dead_code)] // each test file uses its part
 
+use std::sync::{Arc, Mutex};
+
 use foredraft_common::{Position, TokenId};
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_drafters::{DraftSizes, ModelDrafter, executor_options};
 use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
-use foredraft_model::{Backend, Batch, Executor, ExecutorOptions, ProgramOptions, program_for};
+use foredraft_model::{
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, Program,
+    ProgramOptions, TapHandle, TapId, program_for,
+};
 use foredraft_speculate::{
     AllowedTokens, Distribution, DraftDraw, Drafter, History, NodeBudget, NodeIndex, NoiseKey,
     Origin, SamplingSettings, SequenceId, SequenceView, TokenTree, Transforms, Verdict,
@@ -50,6 +55,55 @@ pub(crate) fn drafter_with(
         options
     });
     ModelDrafter::new("model:test", 3, executor, options)
+}
+
+/// A drafter that notes the rows of each of its passes.
+pub(crate) fn counted_drafter(model: &Checkpoint) -> (ModelDrafter, Arc<Mutex<Vec<usize>>>) {
+    let (inner, options) = load(model, |options| options);
+    let passes = Arc::default();
+    let counted = Counted {
+        inner,
+        passes: Arc::clone(&passes),
+    };
+    let drafter = ModelDrafter::new("model:counted", 3, Box::new(counted), options);
+    (drafter, passes)
+}
+
+struct Counted {
+    inner: Box<dyn Executor>,
+    passes: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Executor for Counted {
+    fn program(&self) -> &Program {
+        self.inner.program()
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<(), ForwardError> {
+        let mut passes = self.passes.lock().expect("no panic while it was held");
+        passes.push(batch.rows().len());
+        self.inner.forward(batch)
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        self.inner.logits(index)
+    }
+
+    fn commit(&mut self, commit: Commit<'_>) {
+        self.inner.commit(commit);
+    }
+
+    fn tap(&self, tap: TapId) -> TapHandle {
+        self.inner.tap(tap)
+    }
+
+    fn read_tap(&self, handle: TapHandle, row: usize) -> Option<&[f32]> {
+        self.inner.read_tap(handle, row)
+    }
+
+    fn memory(&self) -> Memory {
+        self.inner.memory()
+    }
 }
 
 pub(crate) fn drafter(model: &Checkpoint) -> ModelDrafter {
