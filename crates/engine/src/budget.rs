@@ -204,8 +204,12 @@ impl<'a> Models<'a> {
             drafts: &[],
             ..*self
         };
-        if !self.drafts.is_empty() && alone.bytes(wanted)? <= budget_bytes {
-            fitting.push("the model without its draft".to_owned());
+        if !self.drafts.is_empty() {
+            if alone.bytes(wanted)? <= budget_bytes {
+                fitting.push("the model without its draft".to_owned());
+            } else if let context @ 1.. = alone.longest(wanted, budget_bytes)? {
+                fitting.push(format!("a context of {context} tokens without the draft"));
+            }
         }
         if !fitting.is_empty() {
             return Ok(format!("{} would fit", fitting.join(", or ")));

@@ -170,25 +170,25 @@ impl Engine {
             (_, Origin::Corrected) => TokenOrigin::Corrected,
             (_, Origin::Bonus) => TokenOrigin::Bonus,
         };
-        let mut from = NodeIndex::ROOT;
-        for emitted in 1.. {
-            let drafted = verdict.accepted.get(emitted - 1).copied();
+        let (mut from, mut emitted) = (NodeIndex::ROOT, 0);
+        loop {
+            let drafted = verdict.accepted.get(emitted).copied();
             let (token, origin) = match drafted {
                 Some(node) => (tree.token(node), TokenOrigin::Accepted),
                 None => (verdict.next, last),
             };
             if let Some(top) = answer.request.logprobs {
-                let logprob = self.logprob(from, token, top, before + emitted - 1)?;
+                let logprob = self.logprob(from, token, top, before + emitted)?;
                 answer.logprobs.push(logprob);
             }
             answer.tokens.push(token);
+            emitted += 1;
             let finish = self.emit_token(answer, (token, origin), before + emitted, on_event);
             match drafted {
                 Some(node) if finish.is_none() => from = node,
                 _ => return Ok((emitted, finish)),
             }
         }
-        unreachable!("a step has fewer tokens than there are numbers")
     }
 
     /// Emits a token, the sequence's number `len`; tells why the answer ends with it, if it does.

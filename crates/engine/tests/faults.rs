@@ -280,4 +280,9 @@ fn memory_a_draft_is_in_the_budget() {
         assert!(text.contains(remedy), "{text}");
     }
     assert!(load(Some(total - 1), Some(496)).is_ok());
+    // Too little even for the model alone, but for a shorter context.
+    let alone = engine.memory().total_bytes();
+    let error = load(Some(alone - 1), Some(512)).err().expect("no room");
+    let text = error.to_string();
+    assert!(text.contains("496 tokens without the draft"), "{text}");
 }

@@ -6,9 +6,13 @@ use common::drafters::{Sampling, Scripted};
 use common::{answer, engine_with, greedy, ids, prompt, tokenizer};
 use foredraft_common::{Position, TokenId};
 use foredraft_cpu::{CpuBackend, CpuPath};
+use foredraft_drafters::ModelDrafter;
+use foredraft_drafters::copies::with_noise;
 use foredraft_engine::{
-    Completion, Engine, EngineOptions, Request, Speculation, SpeculationFigures, TreeShape,
+    Completion, DraftModel, Engine, EngineOptions, Request, Speculation, SpeculationFigures,
+    TreeShape,
 };
+use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
 use foredraft_model::{Backend, Batch, ExecutorOptions, ProgramOptions, program_for, unwatched};
 use foredraft_speculate::{
@@ -214,6 +218,40 @@ fn text_differs_no_draft_changes_a_bit() {
 #[test]
 fn penalties_and_truncation_see_the_drafted_tokens_as_plain_decoding_would() {
     text_equals_plain(true);
+}
+
+/// A draft that is a model: stories260K with noise on its weights, which agrees with itself often and not always.
+#[test]
+fn text_differs_not_with_a_model_as_the_draft() {
+    let (model, noisy) = (stories260k(), with_noise(&stories260k(), 0.15, 1));
+    let noisy = Checkpoint::from_bytes(noisy.expect("a copy")).expect("a model");
+    let backend = CpuBackend::new(1, CpuPath::detect()).expect("a backend");
+    let options = EngineOptions {
+        max_draft_nodes: 39,
+        ..EngineOptions::default()
+    };
+    let loaded = Engine::load_with_drafts(
+        &model,
+        &[&noisy],
+        tokenizer(),
+        &backend,
+        &options,
+        &mut unwatched,
+    );
+    let (mut engine, mut drafts) = loaded.expect("both");
+    let DraftModel { executor, options } = drafts.remove(0);
+    let drafter = ModelDrafter::new("model", 0, executor, options);
+    engine.set_drafters(vec![Box::new(drafter)]);
+    for (temperature, transforms) in [(0.0, true), (0.7, false), (1.3, true)] {
+        let request = long(temperature, transforms);
+        let plain = answer(&mut engine, &request);
+        for shape in shapes() {
+            let got = answer(&mut engine, &speculative(&request, shape));
+            assert_same(&got, &plain, &format!("{shape:?} t {temperature}"));
+            let f = figures(&got);
+            assert!(f.accepted > 10 && f.drafted > f.accepted, "{f:?}");
+        }
+    }
 }
 
 /// A step of a tree whose accepted path lies scattered in the scratch: what is committed must be what was accepted.
