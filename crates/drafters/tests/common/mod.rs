@@ -11,7 +11,7 @@ use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
 use foredraft_model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, Program,
-    ProgramOptions, TapHandle, TapId, program_for,
+    ProgramOptions, TapHandle, TapId, program_for, unwatched,
 };
 use foredraft_speculate::{
     AllowedTokens, Distribution, DraftDraw, Drafter, History, NodeBudget, NodeIndex, NoiseKey,
@@ -41,7 +41,9 @@ fn load(
     let backend = CpuBackend::new(1, CpuPath::detect()).expect("a backend");
     let program = program_for(model, &ProgramOptions::default()).expect("a program");
     let options = options(executor_options(&program, &SIZES));
-    let executor = backend.load(program, model, &options).expect("an executor");
+    let executor = backend
+        .load(program, model, &options, &mut unwatched)
+        .expect("an executor");
     (executor, options)
 }
 
