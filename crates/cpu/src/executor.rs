@@ -4,12 +4,13 @@ mod attention;
 mod linear;
 mod pass;
 mod steps;
+mod times;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foredraft_model::{
-    Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, Program, TapHandle,
-    TapId,
+    Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, PartTime, Program,
+    TapHandle, TapId,
 };
 
 use crate::kernels::activations::ActivationBuffer;
@@ -20,9 +21,11 @@ use crate::path::Isa;
 use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::sizes::{rows, tap_width, widest_head, widest_input};
+use crate::storage::Storage;
 use crate::weights::Matrix;
 pub(crate) use linear::InputSpace;
 use steps::{Step, steps};
+use times::Times;
 
 /// Cosines and sines, each `[positions, pairs]`.
 struct Angles {
@@ -69,13 +72,15 @@ pub(crate) struct CpuExecutor {
     pool: Arc<Mutex<Pool>>,
     kv: KvStore,
     /// Every buffer and tap.
-    arena: Vec<f32>,
+    arena: Storage,
     activations: ActivationBuffer,
     /// One for each thread.
     spaces: Vec<Space>,
     options: ExecutorOptions,
     /// Counts passes, so that a stale tap is known.
     pass: u64,
+    /// Where the time of the passes went, when that was asked for.
+    times: Option<Times>,
     /// Rows and outputs of the last pass.
     last: (usize, usize),
     memory: Memory,
@@ -102,8 +107,10 @@ impl CpuExecutor {
             .collect();
         let mut elements = 0;
         let mut reserve = |count: usize| {
-            elements += count;
-            elements - count
+            let start = elements;
+            // Whole lines of memory, so that threads that write neighbours do not share one.
+            elements += count.next_multiple_of(16);
+            start
         };
         let buffers = program.buffers.iter();
         let buffer_starts = buffers
@@ -133,12 +140,17 @@ impl CpuExecutor {
                 isa,
             },
             pool,
-            arena: vec![0.0; elements],
+            arena: Storage::new(4 * elements)?,
             options: options.clone(),
             pass: 0,
+            times: None,
             last: (0, 0),
             memory,
         })
+    }
+
+    fn arena(&self) -> &[f32] {
+        bytemuck::cast_slice(self.arena.bytes())
     }
 
     /// Checks a batch against what was reserved, so that the kernels need not.
@@ -192,12 +204,18 @@ impl Executor for CpuExecutor {
             batch,
             kv_type: self.kv.kind,
             kv: self.kv.share(),
-            arena: Shared::new(&mut self.arena),
+            arena: Shared::new(bytemuck::cast_slice_mut(self.arena.bytes_mut())),
             activations: self.activations.share(),
             spaces: Shared::new(&mut self.spaces),
         };
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.run(&|worker| pass.walk(worker));
+        match &mut self.times {
+            None => pool.run(&|worker| pass.walk(worker)),
+            Some(times) => {
+                let times = Shared::new(std::slice::from_mut(times));
+                pool.run(&|worker| pass.walk_timed(worker, times));
+            }
+        }
         Ok(())
     }
 
@@ -211,7 +229,7 @@ impl Executor for CpuExecutor {
             Some(id) => {
                 let width = self.model.program.logits_width();
                 let start = self.model.buffer_starts[id.index()] + index * width;
-                &self.arena[start..start + width]
+                &self.arena()[start..start + width]
             }
             None => &[],
         }
@@ -234,7 +252,15 @@ impl Executor for CpuExecutor {
             return None;
         }
         let start = self.model.tap_starts.get(handle.tap.index())? + row * width;
-        self.arena.get(start..start + width)
+        self.arena().get(start..start + width)
+    }
+
+    fn time_parts(&mut self, on: bool) {
+        self.times = on.then(Times::default);
+    }
+
+    fn part_times(&self) -> &[PartTime] {
+        self.times.as_ref().map_or(&[], Times::parts)
     }
 
     fn memory(&self) -> Memory {

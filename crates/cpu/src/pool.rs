@@ -1,7 +1,9 @@
 //! The threads of the backend: one parallel region a pass, with barriers inside it.
 //!
-//! Waiting is bounded spinning, then yielding, then sleeping: spinning makes a barrier cost well under a
-//! microsecond on a quiet machine, yielding gives a busy neighbour its turn, sleeping ends the cost of idling.
+//! Waiting is bounded spinning, then sleeping: spinning makes a barrier cost well under a microsecond on a quiet machine;
+//! sleeping leaves the processor to a busy neighbour, and is paid back: who slept is let on at once when it is woken. (Yielding in
+//! between, which looks polite, gives the turn away for good: beside two busy processes a pass then took half as long again. See
+//! docs/performance.md.)
 
 #![allow(unsafe_code)]
 
@@ -15,10 +17,8 @@ use std::thread::JoinHandle;
 
 use crate::shared::share;
 
-/// Spins before the first yield. Far fewer made a quiet machine slower (docs/performance.md).
+/// Spins before sleeping, some 100 us: longer than any step that another thread is still at on a quiet machine.
 const SPINS: u32 = 2_000;
-/// Yields before sleeping.
-const YIELDS: u32 = 200;
 
 /// A counter that threads wait on.
 #[derive(Default)]
@@ -37,12 +37,6 @@ impl Signal {
                 return;
             }
             std::hint::spin_loop();
-        }
-        for _ in 0..YIELDS {
-            if self.value.load(Ordering::Acquire) != old {
-                return;
-            }
-            std::thread::yield_now();
         }
         // Announce first, look again under the lock after: `advance` changes the value first and reads the
         // announcement after, so one of the two sees the other.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use foredraft_common::lanes::LANES;
-use foredraft_quant::{bf16_to_f32, f16_to_f32};
+use foredraft_quant::{ACTIVATION_BLOCK, bf16_to_f32, f16_to_f32, quantize_activations};
 
 /// The operations of the hand-vectorised kernels.
 pub(crate) trait Simd: Copy {
@@ -36,6 +36,15 @@ pub(crate) trait Simd: Copy {
     fn prefetch(self, bytes: &[u8]);
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Lanes, b: Self::Lanes, c: Self::Lanes) -> Self::Lanes;
+
+    /// Rounds a block of activations to 8 bits as [`quantize_activations`] defines it: codes `[32]`, their sums `[2]`; returns
+    /// the scale.
+    #[inline(always)]
+    fn round_block(self, x: &[f32; ACTIVATION_BLOCK], codes: &mut [i8], sums: &mut [i32]) -> f32 {
+        let mut scale = [0.0];
+        quantize_activations(x, codes, &mut scale, sums);
+        scale[0]
+    }
 }
 
 /// Plain arrays.
@@ -105,12 +114,13 @@ pub(crate) use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{LANES, Simd};
+    use super::{ACTIVATION_BLOCK, LANES, Simd, quantize_activations};
+    use foredraft_quant::TINY_ACTIVATION as TINY;
 
     /// Asks for every line of `bytes`.
     #[inline(always)]
     fn prefetch(bytes: &[u8]) {
-        for line in bytes.chunks(64) {
+        for line in bytes.as_chunks::<64>().0 {
             // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
         }
@@ -305,6 +315,36 @@ mod x86 {
         fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
             // SAFETY: see above.
             unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+
+        #[inline(always)]
+        fn round_block(
+            self,
+            x: &[f32; ACTIVATION_BLOCK],
+            codes: &mut [i8],
+            sums: &mut [i32],
+        ) -> f32 {
+            assert!(codes.len() == ACTIVATION_BLOCK && sums.len() == 2);
+            // SAFETY: see above.
+            unsafe {
+                let halves = [x.as_ptr(), x.as_ptr().add(LANES)].map(|p| _mm512_loadu_ps(p));
+                let magnitude = _mm512_set1_epi32(0x7fff_ffff);
+                let [a, b] = halves.map(|x| _mm512_and_si512(_mm512_castps_si512(x), magnitude));
+                let largest = f32::from_bits(_mm512_reduce_max_epu32(_mm512_max_epu32(a, b)));
+                if !largest.is_finite() || largest < TINY {
+                    let mut scale = [0.0];
+                    quantize_activations(x, codes, &mut scale, sums);
+                    return scale[0];
+                }
+                let inverse = _mm512_set1_ps(127.0 / largest);
+                for (half, x) in halves.into_iter().enumerate() {
+                    let rounded = _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse));
+                    let to = codes.as_mut_ptr().add(LANES * half);
+                    _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(rounded));
+                    sums[half] = _mm512_reduce_add_epi32(rounded);
+                }
+                largest / 127.0
+            }
         }
     }
 }

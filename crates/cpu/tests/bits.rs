@@ -24,14 +24,14 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(checkpoint: &Checkpoint, threads: usize, path: CpuPath) -> Self {
+    fn new(checkpoint: &Checkpoint, threads: usize, path: CpuPath, kv_type: KvType) -> Self {
         let taps = vec![TapPoint::LayerInput(1), TapPoint::Final];
         let program = program_for(checkpoint, &ProgramOptions { taps }).expect("a program");
         let groups = program.kv_groups.len();
         let options = ExecutorOptions {
             context_tokens: CONTEXT,
             pages: vec![64; groups],
-            kv_type: KvType::F16,
+            kv_type,
             max_rows: MAX_ROWS,
             max_slots: 2 * MAX_ROWS,
             max_outputs: MAX_ROWS,
@@ -104,10 +104,16 @@ fn tokens(count: usize, vocabulary: usize, seed: u64) -> Vec<TokenId> {
 }
 
 /// Every row count, chunking, batch and tree gives the bits of feeding one token at a time.
-fn check_all_shapes(name: &str, checkpoint: &Checkpoint, threads: usize, path: CpuPath) {
+fn check_all_shapes(
+    name: &str,
+    checkpoint: &Checkpoint,
+    threads: usize,
+    path: CpuPath,
+    kv_type: KvType,
+) {
     let vocabulary = checkpoint.config().expect("a config").vocabulary;
     let text = tokens(48, vocabulary, 7);
-    let mut runner = Runner::new(checkpoint, threads, path);
+    let mut runner = Runner::new(checkpoint, threads, path, kv_type);
     let reference = runner.chunks(&text, 1);
     let label = |what: &str| format!("{name}, {threads} threads, {path}: {what}");
 
@@ -252,7 +258,7 @@ fn check_tree(
 fn every_weight_type_keeps_its_bits_in_every_shape() {
     for kind in WeightType::ALL {
         let checkpoint = TinyModel::of_type(kind).checkpoint();
-        check_all_shapes(kind.name(), &checkpoint, 2, CpuPath::detect());
+        check_all_shapes(kind.name(), &checkpoint, 2, CpuPath::detect(), KvType::F16);
     }
 }
 
@@ -263,26 +269,40 @@ fn every_architecture_keeps_its_bits_in_every_shape() {
             architecture,
             ..TinyModel::of_type(WeightType::Q8_0)
         };
-        check_all_shapes(architecture, &model.checkpoint(), 1, CpuPath::detect());
+        for kv_type in [KvType::F16, KvType::Q8] {
+            let name = format!("{architecture} {kv_type:?}");
+            check_all_shapes(&name, &model.checkpoint(), 1, CpuPath::detect(), kv_type);
+        }
     }
 }
 
 #[test]
 fn a_real_model_keeps_its_bits_in_every_shape() {
-    check_all_shapes("stories260K", &stories260k(), 2, CpuPath::detect());
+    for kv_type in [KvType::F16, KvType::Q8] {
+        let name = format!("stories260K {kv_type:?}");
+        check_all_shapes(&name, &stories260k(), 2, CpuPath::detect(), kv_type);
+    }
 }
 
 #[test]
 fn every_path_and_thread_count_gives_the_same_bits() {
-    for kind in WeightType::ALL {
+    let halves = WeightType::ALL.map(|kind| (kind, KvType::F16));
+    let bytes = [
+        (WeightType::Q4_K, KvType::Q8),
+        (WeightType::F16, KvType::Q8),
+    ];
+    for (kind, kv_type) in halves.into_iter().chain(bytes) {
         let checkpoint = TinyModel::of_type(kind).checkpoint();
         let text = tokens(40, 331, 5);
         let mut reference: Option<Vec<Vec<u32>>> = None;
         for path in CpuPath::ALL.into_iter().filter(|p| p.is_available()) {
             for threads in 1..=4 {
-                let got = Runner::new(&checkpoint, threads, path).chunks(&text, 16);
+                let got = Runner::new(&checkpoint, threads, path, kv_type).chunks(&text, 16);
                 let reference = reference.get_or_insert_with(|| got.clone());
-                assert!(got == *reference, "{kind}, {threads} threads, {path}");
+                assert!(
+                    got == *reference,
+                    "{kind}, {kv_type:?}, {threads} threads, {path}"
+                );
             }
         }
     }
@@ -292,7 +312,7 @@ fn every_path_and_thread_count_gives_the_same_bits() {
 fn taps_hold_the_last_pass_and_nothing_older() {
     let checkpoint = TinyModel::of_type(WeightType::Q4_K).checkpoint();
     let text = tokens(20, 331, 3);
-    let mut runner = Runner::new(&checkpoint, 2, CpuPath::detect());
+    let mut runner = Runner::new(&checkpoint, 2, CpuPath::detect(), KvType::F16);
     let mut alone = Vec::new();
     for (position, token) in text.iter().enumerate() {
         runner.path(0, position, &[*token]);

@@ -4,11 +4,37 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use foredraft_common::TokenId;
+use foredraft_model::PartTime;
 
 use crate::answer::SEQUENCE;
 use crate::engine::{Engine, EngineError};
 
 impl Engine {
+    /// Seconds of each part of a pass over `rows` new tokens after `context`, on average over `passes` of them.
+    ///
+    /// # Errors
+    /// When the pass is larger than what was reserved.
+    pub fn time_parts(
+        &mut self,
+        context: usize,
+        rows: usize,
+        passes: usize,
+    ) -> Result<Vec<PartTime>, EngineError> {
+        self.time_pass(context, rows)?;
+        self.executor.time_parts(true);
+        for _ in 0..passes {
+            self.time_pass(context, rows)?;
+        }
+        let average = |time: &PartTime| PartTime {
+            part: time.part,
+            seconds: time.seconds / passes as f64,
+            waiting_seconds: time.waiting_seconds / passes as f64,
+        };
+        let times = self.executor.part_times().iter().map(average).collect();
+        self.executor.time_parts(false);
+        Ok(times)
+    }
+
     /// Forgets the last sequence: the next prompt is read from its first token on.
     pub fn forget(&mut self) {
         self.sequence.restart(&[], &mut self.pools);

@@ -164,6 +164,45 @@ pub struct TapHandle {
     pub pass: u64,
 }
 
+/// A part of a pass, for reports of where its time goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The linear layers of the layers.
+    Linear,
+    /// Heads rotated and written to the scratch, attention.
+    Attention,
+    /// The output matrix.
+    Head,
+    /// Everything else: embeddings, norms by themselves, copies.
+    Other,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 4] = [Part::Linear, Part::Attention, Part::Head, Part::Other];
+
+    /// What it is called in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Linear => "linear layers",
+            Part::Attention => "attention",
+            Part::Head => "output matrix",
+            Part::Other => "other",
+        }
+    }
+}
+
+/// What a part of the passes took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PartTime {
+    /// Which part.
+    pub part: Part,
+    /// Seconds of work.
+    pub seconds: f64,
+    /// Seconds of waiting for the other threads after it.
+    pub waiting_seconds: f64,
+}
+
 /// Compiles programs.
 pub trait Backend {
     /// A short name, for example `cpu`.
@@ -222,6 +261,12 @@ pub trait Executor: Send {
 
     /// Reads row `row` of a tap, `[width]`; `None` when a later pass has replaced it or the row was not in it.
     fn read_tap(&self, handle: TapHandle, row: usize) -> Option<&[f32]>;
+
+    /// Times each part of the passes to come; see [`Executor::part_times`].
+    fn time_parts(&mut self, on: bool);
+
+    /// Seconds that the passes since [`Executor::time_parts`] spent in each part, as one thread saw it.
+    fn part_times(&self) -> &[PartTime];
 
     /// What it holds.
     fn memory(&self) -> Memory;

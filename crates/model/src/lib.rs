@@ -30,7 +30,7 @@ mod rope;
 pub use architecture::{ModelError, ProgramOptions, program_for};
 pub use backend::{
     Backend, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadProgress, LoadWatch,
-    Memory, TapHandle, unwatched,
+    Memory, Part, PartTime, TapHandle, unwatched,
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
 pub use pages::{PagePool, PageTables};

@@ -8,7 +8,7 @@ pub const SUM_BLOCK: usize = 16;
 
 /// Blocks whose largest magnitude is below this become zeros. (127 divided by it is still finite, and
 /// nothing that a model computes is that small on purpose.)
-const TINY: f32 = 1e-30;
+pub const TINY_ACTIVATION: f32 = 1e-30;
 
 /// Adding 1.5 * 2^23 to a small float rounds it to an integer, ties to even, and leaves that integer in the
 /// low bits of the sum's fraction, in two's complement.
@@ -93,9 +93,13 @@ fn quantize_block(x: &[f32; ACTIVATION_BLOCK], codes: &mut [i8; ACTIVATION_BLOCK
         amax = amax.max(value.to_bits() & 0x7fff_ffff);
     }
     let amax = f32::from_bits(amax);
-    if !amax.is_finite() || amax < TINY {
+    if !amax.is_finite() || amax < TINY_ACTIVATION {
         *codes = [0; ACTIVATION_BLOCK];
-        return if amax < TINY { 0.0 } else { f32::NAN };
+        return if amax < TINY_ACTIVATION {
+            0.0
+        } else {
+            f32::NAN
+        };
     }
     let inverse = 127.0 / amax;
     for (code, value) in codes.iter_mut().zip(x) {
@@ -150,12 +154,12 @@ mod tests {
 
     #[test]
     fn blocks_below_the_threshold_are_zero_and_those_at_it_are_not() {
-        for tiny in [0.0, -0.0, f32::from_bits(1), -TINY.next_down()] {
+        for tiny in [0.0, -0.0, f32::from_bits(1), -TINY_ACTIVATION.next_down()] {
             let row = block(&[tiny]);
             assert_eq!((row.scales[0].to_bits(), row.codes[0]), (0, 0));
         }
-        let row = block(&[-TINY, TINY / 127.0]);
-        assert_eq!(row.scales[0], TINY / 127.0);
+        let row = block(&[-TINY_ACTIVATION, TINY_ACTIVATION / 127.0]);
+        assert_eq!(row.scales[0], TINY_ACTIVATION / 127.0);
         assert_eq!(row.codes[..2], [-127, 1]);
     }
 

@@ -55,7 +55,9 @@ mod unpack;
 #[cfg(test)]
 mod testing;
 
-pub use activations::{ACTIVATION_BLOCK, ActivationRow, SUM_BLOCK, quantize_activations};
+pub use activations::{
+    ACTIVATION_BLOCK, ActivationRow, SUM_BLOCK, TINY_ACTIVATION, quantize_activations,
+};
 pub use codec::{decode, encode};
 pub use dot::{dot, dot_f32};
 pub use float::{bf16_to_f32, f16_to_f32};

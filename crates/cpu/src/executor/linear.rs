@@ -17,8 +17,9 @@ use crate::pool::Worker;
 use crate::shared::share;
 use crate::weights::Matrix;
 
-/// With so few rows each worker rounds all of them for itself: that takes less than a meeting of all workers.
-pub(super) const PRIVATE_ROWS: usize = 2;
+/// Up to so many rows each worker rounds all of them for itself: that takes less than a meeting of all workers and fetching
+/// from another processor what it rounded.
+pub(super) const PRIVATE_ROWS: usize = TILE;
 
 /// Bytes of a matrix that a worker takes at once.
 const CLAIM_BYTES: usize = 32 * 1024;
@@ -149,7 +150,7 @@ impl<'a> Pass<'a> {
         };
         let values = blocks.start * ACTIVATION_BLOCK..blocks.end * ACTIVATION_BLOCK;
         let space = &mut space[..values.len()];
-        // SAFETY (of each block): the buffers that are read were complete before the step and are not written in it.
+        // SAFETY: the buffers that are read were complete before the step and are not written in it.
         let read = |id| unsafe { self.arena.range(self.place(id, row, values.clone())) };
         let x = match input {
             Input::Buffer(buffer) => read(buffer),

@@ -7,12 +7,14 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::time::Instant;
 
 use foredraft_model::kv::KvType;
 use foredraft_model::{Batch, BufferId, Op, RowSet, TapId, VectorId};
 
 use super::linear::InputSpace;
 use super::steps::Step;
+use super::times::{Times, part_of};
 use super::{Model, Space};
 use crate::kernels::activations::SharedActivations;
 use crate::kernels::elementwise::silu_product;
@@ -39,13 +41,32 @@ impl<'a> Pass<'a> {
     /// Runs the steps, this worker's share of each.
     pub(super) fn walk(&self, worker: &Worker<'_>) {
         for step in &self.model.steps {
-            match step {
-                Step::Single(op) => self.single(worker, op),
-                Step::Quantized { input, outputs } => {
-                    self.quantized_linear(worker, *input, outputs)
-                }
-            }
+            self.step(worker, step);
             worker.barrier();
+        }
+    }
+
+    /// The same with a clock, which worker 0 reads.
+    pub(super) fn walk_timed(&self, worker: &Worker<'_>, times: Shared<'_, Times>) {
+        let mut begun = Instant::now();
+        for step in &self.model.steps {
+            self.step(worker, step);
+            let worked = Instant::now();
+            worker.barrier();
+            let met = Instant::now();
+            if worker.index == 0 {
+                // SAFETY: only worker 0 touches the times.
+                let times = unsafe { &mut times.range_mut(0..1)[0] };
+                times.add(part_of(self.model, step), begun, worked, met);
+            }
+            begun = met;
+        }
+    }
+
+    fn step(&self, worker: &Worker<'_>, step: &Step) {
+        match step {
+            Step::Single(op) => self.single(worker, op),
+            Step::Quantized { input, outputs } => self.quantized_linear(worker, *input, outputs),
         }
     }
 

@@ -6,10 +6,11 @@
 
 #![allow(unsafe_code)]
 
-use foredraft_quant::{ACTIVATION_BLOCK, SUM_BLOCK, quantize_activations};
+use foredraft_quant::{ACTIVATION_BLOCK, SUM_BLOCK};
 
 use crate::path::for_each_path;
 use crate::shared::Shared;
+use crate::simd::Simd;
 
 /// Rows of a tile: their accumulators, the codes of a block and its scales fit the 32 registers of AVX-512.
 pub(crate) const TILE: usize = 8;
@@ -130,11 +131,11 @@ pub(crate) struct Destination {
 
 for_each_path! {
     /// Quantizes whole blocks of one row, which nobody else touches until a barrier later.
-    fn quantize(x: &[f32], to: Destination, buffer: SharedActivations<'_>) = quantize_body;
+    fn quantize(x: &[f32], to: Destination, buffer: SharedActivations<'_>) = quantize_body, simd;
 }
 
 #[inline(always)]
-fn quantize_body(x: &[f32], to: Destination, buffer: SharedActivations<'_>) {
+fn quantize_body<S: Simd>(simd: S, x: &[f32], to: Destination, buffer: SharedActivations<'_>) {
     let (blocks, _) = x.as_chunks::<ACTIVATION_BLOCK>();
     for (b, x) in blocks.iter().enumerate() {
         let at = to.tile_first * to.blocks + (to.first_block + b) * to.tile_rows + to.row;
@@ -144,10 +145,10 @@ fn quantize_body(x: &[f32], to: Destination, buffer: SharedActivations<'_>) {
             let codes = buffer
                 .codes
                 .range_mut(at * ACTIVATION_BLOCK..(at + 1) * ACTIVATION_BLOCK);
-            let scale = buffer.scales.range_mut(at..at + 1);
             let half_sums = buffer.minus_half_sums.range_mut(halves.clone());
-            quantize_activations(x, codes, scale, half_sums);
-            let (scale, sum) = (scale[0], half_sums[0] + half_sums[1]);
+            let scale = simd.round_block(x, codes, half_sums);
+            let sum = half_sums[0] + half_sums[1];
+            buffer.scales.range_mut(at..at + 1)[0] = scale;
             buffer.minus_sums.range_mut(at..at + 1)[0] = -sum;
             buffer.scaled_sums.range_mut(at..at + 1)[0] = sum as f32 * scale;
             let scaled = buffer.scaled_half_sums.range_mut(halves);

@@ -226,12 +226,7 @@ fn check<E: Kernel>() {
                 };
                 let seen: Vec<(&[Slot], usize)> = paths
                     .iter()
-                    .map(|path| {
-                        (
-                            &path[..],
-                            first + if step > 0 { path.len() / step } else { 0 },
-                        )
-                    })
+                    .map(|path| (&path[..], first + path.len().checked_div(step).unwrap_or(0)))
                     .map(|(path, first)| (path, first.min(committed)))
                     .collect();
                 let mut expected: Option<Vec<f32>> = None;

@@ -17,8 +17,10 @@ use super::{Job, Sums, for_each_tile};
 use crate::kernels::activations::Activations;
 use crate::weights::QuantizedPanel;
 
-/// How far ahead of its use a line of codes is asked for. (An address beyond the weights is never read.)
-const PREFETCH_BYTES: usize = 2048;
+/// How far ahead of its use a line of codes is asked for: into the second cache, where many lines can be under way, and from there
+/// into the first. (An address beyond the weights is never read.)
+const FAR_BYTES: usize = 8192;
+const NEAR_BYTES: usize = 1024;
 
 /// # Safety
 /// The processor has AVX-512 F, BW, VL, DQ and VNNI; otherwise as `quantized_panels` in the parent module.
@@ -288,7 +290,8 @@ unsafe fn start<F: Format>(minus_sum: *const i32) -> __m512i {
 unsafe fn load<F: Format>(lines: *const u8) -> [__m512i; 8] {
     // The processor's own prefetching ends at every 4 KiB.
     for i in 0..F::CODES.lines() {
-        _mm_prefetch::<_MM_HINT_T0>(lines.wrapping_add(64 * i + PREFETCH_BYTES).cast());
+        _mm_prefetch::<_MM_HINT_T1>(lines.wrapping_add(64 * i + FAR_BYTES).cast());
+        _mm_prefetch::<_MM_HINT_T0>(lines.wrapping_add(64 * i + NEAR_BYTES).cast());
     }
     // SAFETY: the caller's promise.
     let line = |i: usize| unsafe { _mm512_loadu_si512(lines.add(64 * i).cast()) };

@@ -122,15 +122,23 @@ impl Finish<'_> {
     /// Writes products of the outputs from `first` on; `out` may end before the panel does.
     #[inline(always)]
     pub(crate) fn store(&self, out: &mut [f32], first: usize, products: &[f32; PANEL_ROWS]) {
-        // Whole panels of known length vectorise.
-        match <&mut [f32; PANEL_ROWS]>::try_from(&mut *out) {
-            Ok(whole) => self.store_all(whole, first, products),
-            Err(_) => self.store_all(out, first, products),
+        // Whole panels are arrays: a few instructions.
+        if let Ok(whole) = <&mut [f32; PANEL_ROWS]>::try_from(&mut *out) {
+            let bias = self.bias.map(|bias| &bias[first..first + PANEL_ROWS]);
+            let mut values = *products;
+            if let Some(bias) = bias {
+                for lane in 0..PANEL_ROWS {
+                    values[lane] += bias[lane];
+                }
+            }
+            if self.accumulate {
+                for lane in 0..PANEL_ROWS {
+                    values[lane] += whole[lane];
+                }
+            }
+            *whole = values;
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn store_all(&self, out: &mut [f32], first: usize, products: &[f32; PANEL_ROWS]) {
         for (lane, (out, product)) in out.iter_mut().zip(products).enumerate() {
             let value = match self.bias {
                 Some(bias) => product + bias[first + lane],
