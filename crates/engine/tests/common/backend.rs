@@ -7,7 +7,7 @@ use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadWatch, Memory,
-    Program, TapHandle, TapId,
+    PartTime, Program, TapHandle, TapId,
 };
 
 /// What an executor was asked to do.
@@ -114,6 +114,14 @@ impl Executor for WatchedExecutor {
 
     fn read_tap(&self, handle: TapHandle, row: usize) -> Option<&[f32]> {
         self.inner.read_tap(handle, row)
+    }
+
+    fn time_parts(&mut self, on: bool) {
+        self.inner.time_parts(on);
+    }
+
+    fn part_times(&self) -> &[PartTime] {
+        self.inner.part_times()
     }
 
     fn memory(&self) -> Memory {
