@@ -1,25 +1,27 @@
-//! The loop: schedule, run, postprocess.
+//! The engine: loading, and the loop over steps.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
 
-use foredraft_common::{Position, TokenId};
+use foredraft_common::TokenId;
 use foredraft_formats::Checkpoint;
+use foredraft_model::kv::KvType;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
+    Backend, Batch, Executor, ExecutorOptions, ForwardError, LoadWatch, Memory, ModelError,
     PagePool, ProgramOptions, Slot, program_for,
 };
 use foredraft_speculate::{
-    AllowedTokens, Distribution, DistributionError, History, NoiseKey, SettingsError, Transforms,
-    sample,
+    AllowedTokens, DistributionError, Drafter, SettingsError, TargetBuffers, TokenTree, Verdict,
 };
 use foredraft_text::{TextError, Tokenizer};
 
-use crate::budget::{self, BudgetError};
+use crate::answer::{Answer, SEQUENCE};
+use crate::budget::{self, BudgetError, Candidate};
+use crate::drafting::Drafters;
 use crate::output::Output;
-use crate::request::{Completion, Event, FinishReason, Request, Timings, Usage};
+use crate::request::{Completion, Event, FinishReason, Request};
 use crate::sequence::Sequence;
+use crate::step::OnEvent;
 
 /// Why a model could not be loaded or a request not be answered.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +64,16 @@ pub enum EngineError {
     /// The prompt's ids are not the model's.
     #[error(transparent)]
     Forward(#[from] ForwardError),
+    /// A tree larger than what was reserved.
+    #[error(
+        "a step of {asked} drafted tokens is beyond the {reserved} that were reserved when the model was loaded: ask for fewer, or reserve more (EngineOptions::max_draft_nodes)"
+    )]
+    DraftNodes {
+        /// Asked for.
+        asked: usize,
+        /// Reserved.
+        reserved: usize,
+    },
     /// The model's logits are not numbers.
     #[error("the model gave no usable logits at position {position}: {source}")]
     Logits {
@@ -76,12 +88,36 @@ pub enum EngineError {
 }
 
 /// What is asked of a model at load.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// Tokens of prompt and answer together; `None`: the model's own context, or what fits.
     pub context_tokens: Option<usize>,
-    /// Bytes that weights, KV and scratch may take; `None`: no limit.
+    /// Bytes that weights, KV and scratch of the model and its drafts may take; `None`: no limit.
     pub memory_bytes: Option<u64>,
+    /// Element type of keys and values.
+    pub kv_type: KvType,
+    /// The most nodes that a request may have drafted in a step.
+    pub max_draft_nodes: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            context_tokens: None,
+            memory_bytes: None,
+            kv_type: KvType::F16,
+            max_draft_nodes: 31,
+        }
+    }
+}
+
+/// A draft model that was loaded beside the engine's: the same backend, a share of the same budget, as long a context (or
+/// its own, where that is shorter).
+pub struct DraftModel {
+    /// The model, compiled.
+    pub executor: Box<dyn Executor>,
+    /// What was reserved for it: pages for one sequence; passes of a prompt's chunk, or of a level of the largest tree.
+    pub options: ExecutorOptions,
 }
 
 /// A loaded model that answers requests, one at a time.
@@ -89,14 +125,22 @@ pub struct Engine {
     tokenizer: Arc<Tokenizer>,
     pub(crate) executor: Box<dyn Executor>,
     pub(crate) options: ExecutorOptions,
+    max_draft_nodes: usize,
     pub(crate) pools: Vec<PagePool>,
-    allowed: AllowedTokens,
+    pub(crate) allowed: AllowedTokens,
     /// The last sequence: a next request keeps what they share.
     pub(crate) sequence: Sequence,
+    pub(crate) drafters: Drafters,
+    /// Of each sequence of a step its tree, and what became of it.
+    pub(crate) trees: [TokenTree; 1],
+    pub(crate) verdicts: [Verdict; 1],
+    pub(crate) target: TargetBuffers,
     pub(crate) batch: Batch,
+    /// The slots of pending tokens; then of all that is to be committed.
     pub(crate) slots: Vec<Slot>,
-    transforms: Transforms,
-    distribution: Distribution,
+    /// Of each node of the tree its slot, if it is in the pass, and its output.
+    pub(crate) node_slots: Vec<Option<Slot>>,
+    pub(crate) outputs: Vec<usize>,
 }
 
 impl Engine {
@@ -112,18 +156,58 @@ impl Engine {
         options: &EngineOptions,
         watch: LoadWatch<'_>,
     ) -> Result<Self, EngineError> {
-        let program = program_for(checkpoint, &ProgramOptions::default())?;
-        let (tokens, embeddings) = (tokenizer.vocabulary_len(), program.vocabulary);
+        let loaded = Self::load_with_drafts(checkpoint, &[], tokenizer, backend, options, watch)?;
+        Ok(loaded.0)
+    }
+
+    /// Loads the model of a checkpoint and the models that shall draft for it, within one memory budget. Whether a draft's
+    /// vocabulary is the model's is for the caller to check.
+    ///
+    /// # Errors
+    /// As [`Engine::load`], for any of the models.
+    pub fn load_with_drafts(
+        checkpoint: &Checkpoint,
+        drafts: &[&Checkpoint],
+        tokenizer: Arc<Tokenizer>,
+        backend: &dyn Backend,
+        options: &EngineOptions,
+        watch: LoadWatch<'_>,
+    ) -> Result<(Self, Vec<DraftModel>), EngineError> {
+        let candidate = |weights| -> Result<Candidate<'_>, EngineError> {
+            let program = program_for(weights, &ProgramOptions::default())?;
+            Ok(Candidate { program, weights })
+        };
+        let target = candidate(checkpoint)?;
+        let (tokens, embeddings) = (tokenizer.vocabulary_len(), target.program.vocabulary);
         if tokens > embeddings {
             return Err(EngineError::Vocabulary { tokens, embeddings });
         }
-        let options = budget::plan(
-            backend,
-            &program,
-            checkpoint,
-            options.context_tokens,
-            options.memory_bytes,
-        )?;
+        let drafts = drafts.iter().map(|weights| candidate(weights));
+        let drafts = drafts.collect::<Result<Vec<_>, _>>()?;
+        let plan = budget::plan(backend, &target, &drafts, options)?;
+        let mut load = |candidate: Candidate<'_>, options: &ExecutorOptions| {
+            let Candidate { program, weights } = candidate;
+            let loaded = backend.load(program, weights, options, watch);
+            loaded.map_err(BudgetError::from)
+        };
+        let executor = load(target, &plan.target)?;
+        let mut draft_models = Vec::new();
+        for (draft, options) in drafts.into_iter().zip(plan.drafts) {
+            let executor = load(draft, &options)?;
+            draft_models.push(DraftModel { executor, options });
+        }
+        let max_draft_nodes = options.max_draft_nodes;
+        let engine = Self::new(tokenizer, executor, plan.target, max_draft_nodes);
+        Ok((engine, draft_models))
+    }
+
+    fn new(
+        tokenizer: Arc<Tokenizer>,
+        executor: Box<dyn Executor>,
+        options: ExecutorOptions,
+        max_draft_nodes: usize,
+    ) -> Self {
+        let tokens = tokenizer.vocabulary_len();
         let mut allowed = AllowedTokens::all(tokens);
         for id in (0..tokens as u32)
             .map(TokenId)
@@ -131,10 +215,7 @@ impl Engine {
         {
             allowed.ban(id);
         }
-        let executor = backend
-            .load(program, checkpoint, &options, watch)
-            .map_err(BudgetError::from)?;
-        Ok(Self {
+        Self {
             pools: options
                 .pages
                 .iter()
@@ -144,12 +225,23 @@ impl Engine {
             tokenizer,
             executor,
             options,
+            max_draft_nodes,
             allowed,
+            drafters: Drafters::default(),
+            trees: [TokenTree::new(TokenId(0))],
+            verdicts: [Verdict::new()],
+            target: TargetBuffers::new(),
             batch: Batch::new(),
             slots: Vec::new(),
-            transforms: Transforms::new(),
-            distribution: Distribution::one_hot(TokenId(0)),
-        })
+            node_slots: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Sets who drafts from now on, in the order in which they are asked: drafters whose children are deterministic
+    /// (`lookup`) before those that sample.
+    pub fn set_drafters(&mut self, drafters: Vec<Box<dyn Drafter + Send>>) {
+        self.drafters = Drafters::new(drafters);
     }
 
     /// The model's tokenizer.
@@ -167,6 +259,11 @@ impl Engine {
         self.executor.memory()
     }
 
+    /// KV pages that are in use, over all layer groups: those of the last sequence.
+    pub fn pages_in_use(&self) -> usize {
+        self.pools.iter().map(PagePool::used).sum()
+    }
+
     /// Answers a request. `on_event` hears of progress and text, and may end the answer.
     ///
     /// # Errors
@@ -177,56 +274,45 @@ impl Engine {
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Completion, EngineError> {
         self.admit(request)?;
-        let seed = match request.sampling.seed {
-            Some(seed) => seed,
-            None => random_seed(),
-        };
         let tokenizer = Arc::clone(&self.tokenizer);
-        let continues = request.prompt.iter().any(|id| !tokenizer.is_special(*id));
-        let mut output = Output::new(&tokenizer, request.stop.clone(), continues)?;
-        let mut history = History::new(&request.prompt);
-        self.sequence.restart(&request.prompt, &mut self.pools);
-        let cached_tokens = self.sequence.committed();
-        let started = Instant::now();
-        let prefilled = self.prefill(request.prompt.len(), on_event)?;
-        let mut timings = Timings {
-            prefill_seconds: started.elapsed().as_secs_f64(),
-            ..Timings::default()
+        let result = self.answer(request, &tokenizer, on_event);
+        if result.is_err() {
+            // Drafters were not told how the last step ended.
+            self.drafters.forget(SEQUENCE);
+        }
+        result
+    }
+
+    fn answer(
+        &mut self,
+        request: &Request,
+        tokenizer: &Tokenizer,
+        on_event: OnEvent<'_>,
+    ) -> Result<Completion, EngineError> {
+        let drafters = match request.speculation.nodes() {
+            0 => Vec::new(),
+            _ => self.drafters.names(),
         };
-        let first_token = Instant::now();
-        let mut tokens = Vec::new();
-        let finish_reason = if prefilled.is_break() {
+        let mut answer = Answer::new(request, tokenizer, drafters)?;
+        self.drafters.restart();
+        self.sequence.restart(&request.prompt, &mut self.pools);
+        answer.cached_tokens = self.sequence.committed();
+        let finish = if self.prefill(self.options.max_rows, on_event)?.is_break() {
             FinishReason::Cancelled
         } else if request.max_tokens == Some(0) {
-            FinishReason::MaxTokens
+            match self.prefill(0, on_event)? {
+                ControlFlow::Continue(()) => FinishReason::MaxTokens,
+                ControlFlow::Break(()) => FinishReason::Cancelled,
+            }
         } else {
             loop {
-                let token = self.choose(request, seed, &history)?;
-                tokens.push(token);
-                history.push(token);
-                self.sequence.push(token);
-                if let Some(reason) = self.emit(request, token, tokens.len(), &mut output, on_event)
-                {
-                    break reason;
+                if let Some(finish) = self.step(&mut answer, on_event)? {
+                    break finish;
                 }
-                self.step()?;
-                timings.steps += 1;
             }
         };
-        timings.decode_seconds = first_token.elapsed().as_secs_f64();
-        let finish_reason = flush(&mut output, &tokenizer, finish_reason, on_event);
-        Ok(Completion {
-            text: output.into_text(),
-            usage: Usage {
-                prompt_tokens: request.prompt.len(),
-                cached_tokens,
-                completion_tokens: tokens.len(),
-            },
-            tokens,
-            finish_reason,
-            seed,
-            timings,
-        })
+        let finish = flush(&mut answer.output, tokenizer, finish, on_event);
+        Ok(answer.finish(finish))
     }
 
     /// Checks a request before anything is changed.
@@ -241,6 +327,10 @@ impl Engine {
         if prompt >= context {
             return Err(EngineError::PromptTooLong { prompt, context });
         }
+        let (asked, reserved) = (request.speculation.nodes(), self.max_draft_nodes);
+        if asked > reserved && !self.drafters.is_empty() {
+            return Err(EngineError::DraftNodes { asked, reserved });
+        }
         let vocabulary = self.executor.program().vocabulary;
         match request.prompt.iter().find(|id| id.index() >= vocabulary) {
             Some(&token) => Err(ForwardError::Token { token, vocabulary }.into()),
@@ -248,14 +338,15 @@ impl Engine {
         }
     }
 
-    /// Reads the prompt chunk by chunk.
+    /// Reads the prompt chunk by chunk until at most `rest` of its tokens are left.
     pub(crate) fn prefill(
         &mut self,
-        total: usize,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        rest: usize,
+        on_event: OnEvent<'_>,
     ) -> Result<ControlFlow<()>, EngineError> {
-        while !self.sequence.pending().is_empty() {
-            self.step()?;
+        let total = self.sequence.tokens().len();
+        while self.sequence.pending().len() > rest {
+            self.read_chunk()?;
             let done = self.sequence.committed();
             if on_event(Event::Prefill { done, total }).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -264,85 +355,20 @@ impl Engine {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Schedules pending tokens, runs them, and commits them: a path of nodes that were all decided before. The
-    /// logits of the last pending token are output 0 of the pass that reads it.
-    fn step(&mut self) -> Result<(), EngineError> {
+    /// Runs pending tokens, as many as a pass takes, and commits them: a path of nodes that were all decided before.
+    fn read_chunk(&mut self) -> Result<(), EngineError> {
         let count = self.sequence.pending().len().min(self.options.max_rows);
-        let is_last = count == self.sequence.pending().len();
         self.batch.clear();
         self.slots.clear();
         let tables = self.sequence.tables().iter().map(Vec::as_slice);
         let index = self.batch.add_sequence(self.sequence.committed(), tables);
-        for (i, &token) in self.sequence.pending()[..count].iter().enumerate() {
+        for &token in &self.sequence.pending()[..count] {
             let parent = self.slots.last().copied();
-            let wants_logits = is_last && i + 1 == count;
             self.slots
-                .push(self.batch.push(index, token, parent, wants_logits));
+                .push(self.batch.push(index, token, parent, false));
         }
         self.executor.forward(&self.batch)?;
-        if !self.sequence.reserve(count, &mut self.pools) {
-            return Err(EngineError::Pages);
-        }
-        self.executor.commit(Commit {
-            slots: &self.slots,
-            committed: self.sequence.committed(),
-            tables: self.sequence.tables(),
-        });
-        self.sequence.commit(count);
-        Ok(())
-    }
-
-    /// Draws the next token from the logits of the last pass.
-    fn choose(
-        &mut self,
-        request: &Request,
-        seed: u64,
-        history: &History,
-    ) -> Result<TokenId, EngineError> {
-        let position = self.sequence.tokens().len();
-        self.transforms
-            .apply(
-                self.executor.logits(0),
-                &request.sampling,
-                history.view(),
-                &self.allowed,
-                &mut self.distribution,
-            )
-            .map_err(|source| EngineError::Logits { position, source })?;
-        let noise = NoiseKey {
-            seed,
-            choice: request.choice,
-            position: Position(position as u32),
-        };
-        Ok(sample(&self.distribution, &noise))
-    }
-
-    /// Emits a token; tells why the answer ends with it, if it does.
-    fn emit(
-        &self,
-        request: &Request,
-        token: TokenId,
-        count: usize,
-        output: &mut Output<'_>,
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Option<FinishReason> {
-        if self.tokenizer.is_end_of_text(token) {
-            return Some(FinishReason::EndOfText);
-        }
-        let stopped = output.push(token);
-        let fresh = output.fresh();
-        let cancelled = !fresh.is_empty() && on_event(Event::Text(fresh)).is_break();
-        if stopped {
-            Some(FinishReason::StopString)
-        } else if cancelled {
-            Some(FinishReason::Cancelled)
-        } else if request.max_tokens.is_some_and(|max| count >= max) {
-            Some(FinishReason::MaxTokens)
-        } else if self.sequence.tokens().len() >= self.options.context_tokens {
-            Some(FinishReason::Context)
-        } else {
-            None
-        }
+        self.commit()
     }
 }
 
@@ -351,7 +377,7 @@ fn flush<'a>(
     output: &mut Output<'a>,
     tokenizer: &'a Tokenizer,
     reason: FinishReason,
-    on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    on_event: OnEvent<'_>,
 ) -> FinishReason {
     let stopped = output.finish(tokenizer);
     let fresh = output.fresh();
@@ -364,11 +390,4 @@ fn flush<'a>(
     } else {
         reason
     }
-}
-
-/// A seed from the system: the standard library's hash keys are drawn from its entropy. 53 bits, so that it
-/// survives JSON readers that know only f64.
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish() >> 11
 }

@@ -1,25 +1,38 @@
 //! The engine: from a prompt's tokens to an answer's text.
 //!
 //! ```text
-//! Request -> Sequence (tokens, page tables) -> Batch -> Executor::forward -> logits -> sample -> commit -> Output
+//! Request -> Sequence (tokens, page tables) -> prompt, chunk by chunk -> steps -> Completion
+//!
+//! a step:    draft ------> run ----------------> verify -----> emit --------> keep
+//!            Drafters,     Batch,                Verifier,     Output,        Executor::commit,
+//!            TokenTree     Executor::forward     Verdict       events         Sequence
 //! ```
 //!
-//! [`Engine::generate`] is one loop for everything: *schedule* the tokens that have not been through the model,
-//! *run* them, *postprocess* (sample, commit, emit). Plain decoding is what it does so far; a step verifies the
-//! tree of one node. Many sequences at once, shared prefixes and speculation extend these same parts.
+//! [`Engine::generate`] is one loop for everything, and `step.rs` is its body: plain decoding is the step whose tree has one
+//! node, a chain or a tree of drafts is the same step with more rows. The engine serves one sequence at a time; many at
+//! once, and prefixes shared between them, extend these same parts.
 //!
 //! Invariants:
 //! - a page never holds a token that was not committed, and every page is released when its sequence goes;
 //! - text that was emitted never changes, is whole characters, and never holds a stop text or what follows it;
-//! - an answer depends on its request alone: not on chunks, threads, or what was cached before.
+//! - an answer depends on its request alone: not on chunks, threads, or what was cached before, nor (with a
+//!   seed, or at temperature 0) on drafts.
 
+mod answer;
 mod budget;
+mod drafting;
 mod engine;
 mod measure;
 mod output;
 mod request;
 mod sequence;
+mod speculation;
+mod step;
 
 pub use budget::{BudgetError, size};
-pub use engine::{Engine, EngineError, EngineOptions};
-pub use request::{Completion, Event, FinishReason, Request, Timings, Usage};
+pub use engine::{DraftModel, Engine, EngineError, EngineOptions};
+pub use request::{
+    Completion, Event, FinishReason, Phases, Request, StepReport, Timings, TokenLogprob,
+    TokenOrigin, Usage,
+};
+pub use speculation::{DEFAULT_DRAFT_NODES, Speculation, SpeculationFigures, TreeShape};

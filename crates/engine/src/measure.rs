@@ -6,6 +6,7 @@ use std::time::Instant;
 use foredraft_common::TokenId;
 use foredraft_model::PartTime;
 
+use crate::answer::SEQUENCE;
 use crate::engine::{Engine, EngineError};
 
 impl Engine {
@@ -37,6 +38,7 @@ impl Engine {
     /// Forgets the last sequence: the next prompt is read from its first token on.
     pub fn forget(&mut self) {
         self.sequence.restart(&[], &mut self.pools);
+        self.drafters.forget(SEQUENCE);
     }
 
     /// Seconds of one pass over `rows` new tokens, all logits asked for, after `context` tokens. Nothing is committed.
@@ -52,7 +54,7 @@ impl Engine {
         {
             self.sequence.restart(&prompt[..context], &mut self.pools);
             // Reading is all that is wanted: nobody is told.
-            let _ = self.prefill(context, &mut |_| ControlFlow::Continue(()))?;
+            let _ = self.prefill(0, &mut |_| ControlFlow::Continue(()))?;
         }
         self.batch.clear();
         let tables = self.sequence.tables().iter().map(Vec::as_slice);

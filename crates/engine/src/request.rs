@@ -1,8 +1,10 @@
 //! What is asked of the engine and what it answers.
 
 use foredraft_common::TokenId;
-use foredraft_speculate::SamplingSettings;
+use foredraft_speculate::{SamplingSettings, TokenTree, Verdict};
 use serde::Serialize;
+
+use crate::speculation::{Speculation, SpeculationFigures};
 
 /// One text to be continued.
 #[derive(Debug, Clone)]
@@ -17,6 +19,25 @@ pub struct Request {
     pub max_tokens: Option<usize>,
     /// Texts that end the answer; they are not part of it.
     pub stop: Vec<String>,
+    /// Report the log probability of every emitted token, and those of this many most probable ones beside it.
+    pub logprobs: Option<usize>,
+    /// How the engine's drafters are used.
+    pub speculation: Speculation,
+}
+
+impl Request {
+    /// A request for as many tokens as the context holds, without stop texts.
+    pub fn new(prompt: Vec<TokenId>, sampling: SamplingSettings) -> Self {
+        Self {
+            prompt,
+            sampling,
+            choice: 0,
+            max_tokens: None,
+            stop: Vec::new(),
+            logprobs: None,
+            speculation: Speculation::default(),
+        }
+    }
 }
 
 /// Why an answer ended.
@@ -49,12 +70,48 @@ pub struct Usage {
 /// Where the time went, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Timings {
-    /// From the request to the first token.
+    /// From the request to the end of the step that reads the prompt's end and gives the first tokens.
     pub prefill_seconds: f64,
-    /// From the first token to the last.
+    /// The steps after it.
     pub decode_seconds: f64,
-    /// Forward passes after the prompt's.
+    /// How many those are: forward passes after the prompt's.
     pub steps: usize,
+    /// Tokens that came out of the prompt's last pass: 1, or more where it carried a tree.
+    pub first_tokens: usize,
+    /// What `decode_seconds` went to.
+    pub decode: Phases,
+}
+
+/// What steps spend their time on, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Phases {
+    /// The drafters.
+    pub draft_seconds: f64,
+    /// The model's forward passes.
+    pub forward_seconds: f64,
+    /// The transforms, the draws and the tests that choose tokens.
+    pub verify_seconds: f64,
+    /// All else: text, the caller's events, pages, bookkeeping.
+    pub other_seconds: f64,
+}
+
+impl std::ops::AddAssign for Phases {
+    fn add_assign(&mut self, more: Self) {
+        self.draft_seconds += more.draft_seconds;
+        self.forward_seconds += more.forward_seconds;
+        self.verify_seconds += more.verify_seconds;
+        self.other_seconds += more.other_seconds;
+    }
+}
+
+/// The log probability of an emitted token under the model's own distribution: before bias, penalties, temperature and
+/// truncation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TokenLogprob {
+    /// Of the token itself.
+    pub log_probability: f32,
+    /// Of the most probable tokens, as many as were asked for, the most probable first.
+    pub top: Vec<(TokenId, f32)>,
 }
 
 /// A finished answer.
@@ -64,6 +121,8 @@ pub struct Completion {
     pub text: String,
     /// The tokens that were emitted.
     pub tokens: Vec<TokenId>,
+    /// One for each token; empty unless asked for.
+    pub logprobs: Vec<TokenLogprob>,
     /// Why it ended.
     pub finish_reason: FinishReason,
     /// The seed that keyed the random numbers.
@@ -72,10 +131,39 @@ pub struct Completion {
     pub usage: Usage,
     /// Time measured.
     pub timings: Timings,
+    /// What speculation did; `None` where there was no drafter, or none was wanted.
+    pub speculation: Option<SpeculationFigures>,
+}
+
+/// Where an emitted token came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenOrigin {
+    /// Chosen by the model in a step without a draft.
+    Plain,
+    /// Drafted, and accepted.
+    Accepted,
+    /// Chosen by the model where it accepted none of the tokens drafted.
+    Corrected,
+    /// Chosen by the model after the last drafted token: one more than was drafted.
+    Bonus,
+}
+
+/// A step that has been verified.
+#[derive(Debug, Clone, Copy)]
+pub struct StepReport<'a> {
+    /// The tree, as it was drafted.
+    pub tree: &'a TokenTree,
+    /// What verification made of it.
+    pub verdict: &'a Verdict,
+    /// Tokens emitted: the accepted ones and one more, or fewer where the answer ended before.
+    pub emitted: usize,
+    /// Where its time went, up to here.
+    pub phases: Phases,
 }
 
 /// What happens while an answer is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
     /// A part of the prompt has been read.
     Prefill {
@@ -84,6 +172,18 @@ pub enum Event<'a> {
         /// Tokens of the prompt.
         total: usize,
     },
+    /// A token is emitted; the text that it completes follows, if any. (Text may be held back: it is then told with
+    /// a later token.)
+    Token {
+        /// Which.
+        token: TokenId,
+        /// Where it came from.
+        origin: TokenOrigin,
+    },
     /// More text of the answer: whole characters, never part of a stop text.
     Text(&'a str),
+    /// A step is over.
+    Step(StepReport<'a>),
+    /// Something went wrong that the answer does not suffer from: a drafter failed, and the request goes on without it.
+    Warning(&'a str),
 }

@@ -16,12 +16,14 @@
 //! | [`speculate`] | sampling, token trees, verification |
 //! | [`model`] | architectures as programs over a backend |
 //! | [`cpu`] | the backend that computes on the CPU |
+//! | [`drafters`] | drafters that run networks |
 //! | [`engine`] | sequences and the decoding loop |
 //!
 //! The `foredraft` binary is a thin layer of commands over the same modules.
 
 pub use foredraft_common as common;
 pub use foredraft_cpu as cpu;
+pub use foredraft_drafters as drafters;
 pub use foredraft_engine as engine;
 pub use foredraft_formats as formats;
 pub use foredraft_model as model;

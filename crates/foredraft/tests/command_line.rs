@@ -40,11 +40,19 @@ fn wrong_options_are_told_in_one_line() {
     refused(&["run", "m", "--logit-bias", "7"], "ID=X");
     refused(&["run", "m", "--stop", ""], "empty");
     refused(&["run", "m", "--kv", "q3"], "f16");
-    refused(&["run", "m", "--draft", "lookup"], "not in this version");
+    refused(&["run", "m", "--draft", "eagle:x"], "not in this version");
+    refused(&["run", "m", "--draft", "model:"], "write model:MODEL");
     refused(
-        &["run", "m", "--draft", "model:smollm2-135m"],
-        "not in this version",
+        &["run", "m", "x", "--draft", "none", "--draft", "lookup"],
+        "stand alone",
     );
+    refused(
+        &["run", "m", "x", "--draft", "lookup", "--draft", "lookup"],
+        "given twice",
+    );
+    refused(&["run", "m", "--draft-max", "0"], "at least 1");
+    refused(&["run", "m", "--tree", "3x"], "WxD");
+    refused(&["run", "m", "--verify", "trust"], "rejection");
     refused(&["run", "m", "--draft", "magic"], "no draft");
     refused(
         &["run", "m", "--raw", "--system", "x"],

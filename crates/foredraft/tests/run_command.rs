@@ -154,6 +154,142 @@ fn json_is_one_object_and_stdout_holds_nothing_else() {
     assert_eq!(first["text"], again["text"]);
 }
 
+const LONG: [&str; 6] = [
+    "stories260k",
+    "Once upon a time",
+    "-n",
+    "120",
+    "--seed",
+    "5",
+];
+
+/// `run` with these words and `--json`.
+fn report(words: &[&str]) -> Value {
+    let (code, stdout, stderr) = run(&[words, &["--json"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    serde_json::from_str(&stdout).expect("one object")
+}
+
+#[test]
+fn a_draft_changes_the_speed_and_not_the_text() {
+    let plain = report(&LONG);
+    assert!(plain["speculation"].is_null());
+    for draft in [
+        &["--draft", "lookup"][..],
+        &["--draft", "lookup", "--tree", "3x2"],
+        &["--draft", "model:stories260k", "--draft-max", "4"],
+        &[
+            "--draft",
+            "model:stories260k",
+            "--draft",
+            "lookup",
+            "--tree",
+            "2x2",
+        ],
+    ] {
+        let drafted = report(&[&LONG, draft].concat());
+        assert_eq!(drafted["text"], plain["text"], "{draft:?}");
+        assert_eq!(drafted["tokens"], plain["tokens"], "{draft:?}");
+        let speculation = &drafted["speculation"];
+        assert_eq!(speculation["verify"], "coupled");
+        let number = |field: &str| speculation[field].as_f64().expect("a number");
+        assert_eq!(
+            number("steps"),
+            drafted["timings"]["steps"].as_f64().expect("a number") + 1.0
+        );
+        assert_eq!(
+            number("acceptance_rate"),
+            number("accepted") / number("drafted")
+        );
+        let by_depth = speculation["accepted_by_depth"].as_array().expect("a list");
+        assert!(!by_depth.is_empty());
+        if draft.contains(&"4") {
+            // The model drafts for itself with its own noise: it is always right.
+            assert_eq!(speculation["drafter"], "model:stories260k");
+            assert_eq!(
+                (number("acceptance_rate"), number("tokens_per_step")),
+                (1.0, 5.0)
+            );
+        }
+    }
+}
+
+/// Another rule than `coupled` has its own text, and says how to have it again.
+#[test]
+fn a_rule_that_draws_for_itself_can_be_repeated() {
+    let words = [
+        "stories260k",
+        "One day",
+        "-n",
+        "60",
+        "--draft",
+        "model:stories260k",
+    ];
+    let first = report(&words);
+    assert_eq!(first["speculation"]["verify"], "rejection");
+    let seed = first["seed"].as_u64().expect("a seed").to_string();
+    let again = report(&[&words[..], &["--seed", &seed, "--verify", "rejection"]].concat());
+    assert_eq!(again["text"], first["text"]);
+    let (_, _, stderr) = run(&words);
+    assert!(stderr.contains("with --verify rejection"), "{stderr}");
+    assert!(stderr.contains("drafted accepted"), "{stderr}");
+}
+
+#[test]
+fn show_draft_colours_and_trace_tells_every_step() {
+    let (_, plain, _) = run(&LONG);
+    let folder = home();
+    let trace = folder.path().join("trace.jsonl");
+    let trace = trace.to_str().expect("UTF-8");
+    let drafted = [&LONG[..], &["--draft", "lookup", "--trace", trace]].concat();
+    let (code, shown, stderr) = run(&[&drafted[..], &["--show-draft=always"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        shown.contains("\x1b[32m") && shown.contains("\x1b[0m"),
+        "{shown:?}"
+    );
+    let mut bare = shown;
+    for code in ["\x1b[32m", "\x1b[33m", "\x1b[36m", "\x1b[0m"] {
+        bare = bare.replace(code, "");
+    }
+    assert_eq!(bare, plain);
+    // Not on a terminal: no colours.
+    let (_, shown, _) = run(&[&drafted[..], &["--show-draft"]].concat());
+    assert_eq!(shown, plain);
+    let lines = std::fs::read_to_string(trace).expect("a trace");
+    let steps: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let sum = |of: &dyn Fn(&Value) -> u64| steps.iter().map(of).sum::<u64>();
+    assert_eq!(
+        sum(&|step| step["emitted"].as_u64().expect("a number")),
+        120
+    );
+    let accepted = sum(&|step| step["accepted"].as_array().expect("a list").len() as u64);
+    assert!(accepted > 0 && steps[0]["step"] == 0, "{}", steps[0]);
+    let drafted = steps
+        .iter()
+        .find_map(|step| step["drafted"].get(0))
+        .expect("a node");
+    assert_eq!(
+        (&drafted["drafter"], &drafted["depth"]),
+        (&"lookup".into(), &1.into())
+    );
+    refused(
+        run(&[&LONG[..], &["--draft", "lookup", "--tree", "9x9"]].concat()),
+        "255",
+    );
+}
+
+#[test]
+fn keys_and_values_in_8_bits_work_with_drafts_too() {
+    let words = [&LONG[..], &["--kv", "q8"]].concat();
+    let plain = report(&words);
+    let drafted = report(&[&words[..], &["--draft", "model:stories260k"]].concat());
+    assert_eq!(drafted["tokens"], plain["tokens"]);
+}
+
 #[test]
 fn a_stop_text_ends_the_answer_before_it() {
     let words = [

@@ -1,6 +1,9 @@
 //! What the engine's tests share.
 #![allow(dead_code)] // each test file uses its part
 
+pub(crate) mod backend;
+pub(crate) mod drafters;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -10,7 +13,7 @@ use foredraft_engine::{Completion, Engine, EngineOptions, Event, Request};
 use foredraft_formats::Checkpoint;
 use foredraft_speculate::SamplingSettings;
 use foredraft_testing::stories260k;
-use foredraft_text::Tokenizer;
+use foredraft_text::{Special, Tokenizer};
 
 /// The tokenizer of stories260K, for whichever form of the model.
 pub(crate) fn tokenizer() -> Arc<Tokenizer> {
@@ -41,11 +44,8 @@ pub(crate) fn engine() -> Engine {
 
 pub(crate) fn greedy(prompt: Vec<TokenId>, max_tokens: usize) -> Request {
     Request {
-        prompt,
-        sampling: SamplingSettings::greedy(),
-        choice: 0,
         max_tokens: Some(max_tokens),
-        stop: Vec::new(),
+        ..Request::new(prompt, SamplingSettings::greedy())
     }
 }
 
@@ -72,6 +72,13 @@ pub(crate) fn answer(engine: &mut Engine, request: &Request) -> Completion {
         .expect("an answer");
     assert_eq!(shown, completion.text, "what was streamed is the text");
     completion
+}
+
+/// The tokens of a text.
+pub(crate) fn prompt(text: &str) -> Vec<TokenId> {
+    tokenizer()
+        .encode_prompt(text, Special::Parse)
+        .expect("tokens")
 }
 
 pub(crate) fn ids(values: &[u32]) -> Vec<TokenId> {

@@ -3,6 +3,7 @@
 //! Every option is declared once, here or beside its command, as a clap field whose doc comment is
 //! its help; the help texts and the completion scripts are made from these declarations.
 
+mod draft;
 mod model;
 mod sampling;
 pub(crate) mod values;
@@ -10,8 +11,9 @@ pub(crate) mod values;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+pub(crate) use draft::DraftOptions;
 pub(crate) use model::{CpuPath, ModelOptions};
-pub(crate) use sampling::{DraftOptions, SamplingOptions};
+pub(crate) use sampling::SamplingOptions;
 
 use crate::commands::{bench, completions, inspect, pull, run};
 use crate::exit::Exit;

@@ -38,6 +38,17 @@ pub(crate) struct ModelOptions {
 pub(crate) enum KvType {
     /// 16-bit floats
     F16,
+    /// Bytes with a scale for each position and head: half the memory, slightly other texts
+    Q8,
+}
+
+impl From<KvType> for foredraft::model::kv::KvType {
+    fn from(kind: KvType) -> Self {
+        match kind {
+            KvType::F16 => Self::F16,
+            KvType::Q8 => Self::Q8,
+        }
+    }
 }
 
 /// `--device`.

@@ -1,9 +1,9 @@
-//! What is said and when it ends: sampling, stopping and drafting options.
+//! What is said and when it ends: sampling and stopping options.
 
 use clap::Args;
 use foredraft::speculate::SamplingSettings;
 
-use super::values::{self, Draft, LogitBias};
+use super::values::{self, LogitBias};
 use crate::output;
 
 /// How the next token is chosen, and when to stop.
@@ -80,13 +80,4 @@ impl SamplingOptions {
             ));
         }
     }
-}
-
-/// Where drafted tokens come from.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Draft options")]
-pub(crate) struct DraftOptions {
-    /// auto (the best at hand; in this version none) or none (repeatable)
-    #[arg(long = "draft", value_name = "DRAFT")]
-    pub(crate) drafts: Vec<Draft>,
 }

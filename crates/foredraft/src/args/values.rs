@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use foredraft::engine::TreeShape;
 use foredraft_common::TokenId;
 
 /// A number of bytes: `800M`, `1.5GiB`, `2GB`, `65536`.
@@ -86,22 +87,70 @@ pub(crate) enum Draft {
     Auto,
     /// Plain decoding.
     None,
+    /// What followed the last time that the text went like this.
+    Lookup,
+    /// A model, named as on any command line.
+    Model(String),
 }
 
 impl FromStr for Draft {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kind = text.split(':').next().unwrap_or_default();
-        match (text, kind) {
-            ("auto", _) => Ok(Draft::Auto),
-            ("none", _) => Ok(Draft::None),
-            (_, "lookup" | "model" | "medusa" | "eagle") => Err(format!(
-                "the draft '{text}' is not in this version; leave --draft out or write --draft none"
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("auto", "") => Ok(Draft::Auto),
+            ("none", "") => Ok(Draft::None),
+            ("lookup", "") => Ok(Draft::Lookup),
+            ("model", "") => Err("name the model: write model:MODEL".to_string()),
+            ("model", model) => Ok(Draft::Model(model.to_owned())),
+            ("medusa" | "eagle", _) => Err(format!(
+                "the draft '{text}' is not in this version; it knows auto, none, lookup and model:MODEL"
             )),
             _ => Err(format!(
-                "'{text}' is no draft: this version knows auto and none"
+                "'{text}' is no draft: this version knows auto, none, lookup and model:MODEL"
             )),
+        }
+    }
+}
+
+impl std::fmt::Display for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Draft::Auto => f.write_str("auto"),
+            Draft::None => f.write_str("none"),
+            Draft::Lookup => f.write_str("lookup"),
+            Draft::Model(model) => write!(f, "model:{model}"),
+        }
+    }
+}
+
+/// `--tree`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tree(pub(crate) TreeShape);
+
+impl FromStr for Tree {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let "auto" | "chain" = text {
+            return Ok(Tree(TreeShape::Chain));
+        }
+        let number = |part: &str| part.parse::<usize>().ok().filter(|n| (1..=255).contains(n));
+        let parts = text.split_once('x');
+        match parts.map(|(width, depth)| (number(width), number(depth))) {
+            Some((Some(width), Some(depth))) => Ok(Tree(TreeShape::Grid { width, depth })),
+            _ => Err(format!(
+                "'{text}' is no shape: write chain, or WxD such as 3x2 (3 rivals for each token, 2 levels)"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            TreeShape::Chain => f.write_str("chain"),
+            TreeShape::Grid { width, depth } => write!(f, "{width}x{depth}"),
         }
     }
 }
@@ -208,6 +257,29 @@ mod tests {
             "4294967296=1",
         ] {
             assert!(wrong.parse::<LogitBias>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn drafts_and_trees() {
+        assert_eq!("lookup".parse(), Ok(Draft::Lookup));
+        // What follows the first colon is the model's name, colons and all.
+        let model = Draft::Model("hf:a/b:c.gguf".to_owned());
+        assert_eq!("model:hf:a/b:c.gguf".parse(), Ok(model.clone()));
+        assert_eq!(model.to_string(), "model:hf:a/b:c.gguf");
+        for wrong in ["", "model", "model:", "lookup:3", "eagle:x", "Lookup"] {
+            assert!(wrong.parse::<Draft>().is_err(), "{wrong}");
+        }
+        let grid = |width, depth| Ok(Tree(TreeShape::Grid { width, depth }));
+        assert_eq!("3x2".parse::<Tree>(), grid(3, 2));
+        for wrong in [
+            "", "x", "3x", "x2", "0x2", "2x0", "3x2x1", "256x1", "-1x2", "tree",
+        ] {
+            assert!(wrong.parse::<Tree>().is_err(), "{wrong}");
+        }
+        for text in ["chain", "4x2"] {
+            let tree: Tree = text.parse().expect("a shape");
+            assert_eq!(tree.to_string(), text);
         }
     }
 

@@ -125,14 +125,12 @@ impl Bench {
             logit_bias: ends.iter().map(|id| (*id, -100.0)).collect(),
             ..SamplingSettings::greedy()
         };
+        let prompt = (0..prompt)
+            .map(|i| TokenId((i * 31 % vocabulary) as u32))
+            .collect();
         let request = Request {
-            prompt: (0..prompt)
-                .map(|i| TokenId((i * 31 % vocabulary) as u32))
-                .collect(),
-            sampling,
-            choice: 0,
             max_tokens: Some(tokens),
-            stop: Vec::new(),
+            ..Request::new(prompt, sampling)
         };
         let result = self
             .engine

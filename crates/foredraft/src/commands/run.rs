@@ -1,6 +1,8 @@
 //! `foredraft run MODEL [PROMPT]`.
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
 
 use crate::args::{DraftOptions, ModelOptions, SamplingOptions};
 use crate::exit::Exit;
@@ -12,6 +14,7 @@ use crate::exit::Exit;
   foredraft run smollm2-135m \"Name three colours.\" -n 40
   foredraft run smollm2-135m                       a chat, when started in a terminal
   git diff | foredraft run qwen2.5-coder-1.5b -    the prompt from standard input
+  foredraft run smollm2-135m --draft lookup --show-draft \"Say it twice: one two three.\"
   foredraft run model.gguf \"Hi\" -t 0.8 --top-p 0.95 --seed 7 --json")]
 pub(crate) struct RunArgs {
     /// Alias, .gguf file, Hugging Face directory, or hf:owner/repo[:file]
@@ -33,6 +36,15 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Colour the answer by where its tokens came from: drafted and accepted, corrected, one more than drafted;
+    /// =always also where stdout is no terminal
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    pub(crate) show_draft: Option<Colours>,
+
+    /// Write every step to this file, a line of JSON each: what was drafted, what became of it, what it took
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) sampling: SamplingOptions,
 
@@ -41,6 +53,15 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) options: ModelOptions,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colours {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
 }
 
 /// Answers.

@@ -1,5 +1,6 @@
 //! From a checkpoint and the options to an engine: what every command that computes begins with.
 
+mod drafts;
 mod memory;
 
 use std::ops::ControlFlow;
@@ -20,6 +21,8 @@ use crate::progress::Stderr;
 /// Fewer bytes of weights than these are in place before anybody has read a bar.
 const SHOWN_FROM_BYTES: u64 = 300_000_000;
 
+pub(crate) use drafts::Drafts;
+
 /// An engine and the backend that it computes on.
 pub(crate) struct Loaded {
     pub(crate) engine: Engine,
@@ -32,6 +35,45 @@ pub(crate) fn load(
     tokenizer: &Arc<Tokenizer>,
     options: &ModelOptions,
 ) -> Result<Loaded, Exit> {
+    load_with_drafts(checkpoint, tokenizer, options, Drafts::default())
+}
+
+/// Loads the model of a checkpoint and what drafts for it, within one budget.
+pub(crate) fn load_with_drafts(
+    checkpoint: &Checkpoint,
+    tokenizer: &Arc<Tokenizer>,
+    options: &ModelOptions,
+    drafts: Drafts,
+) -> Result<Loaded, Exit> {
+    let backend = backend(options)?;
+    let mut engine_options = EngineOptions {
+        context_tokens: options.context,
+        memory_bytes: options
+            .memory
+            .map(|size| size.bytes)
+            .or_else(memory::budget),
+        kv_type: options.kv.into(),
+        ..EngineOptions::default()
+    };
+    if let Some(most) = drafts.most_nodes {
+        engine_options.max_draft_nodes = most;
+    }
+    let progress = Stderr::new();
+    let loaded = Engine::load_with_drafts(
+        checkpoint,
+        &drafts.checkpoints(),
+        Arc::clone(tokenizer),
+        &backend,
+        &engine_options,
+        &mut |at: LoadProgress| show(&progress, at),
+    );
+    progress.end();
+    let (mut engine, models) = loaded.map_err(engine_error)?;
+    engine.set_drafters(drafts.drafters(models));
+    Ok(Loaded { engine, backend })
+}
+
+fn backend(options: &ModelOptions) -> Result<CpuBackend, Exit> {
     let path = match options.cpu_path {
         CpuPath::Auto => cpu::CpuPath::detect(),
         CpuPath::Avx512 => cpu::CpuPath::Avx512,
@@ -45,25 +87,9 @@ pub(crate) fn load(
             "{threads} threads on {processors} processors wait for each other: give --threads {cores}"
         ));
     }
-    let backend = CpuBackend::new(threads, path).map_err(|error| match error {
+    CpuBackend::new(threads, path).map_err(|error| match error {
         CpuError::Threads(_) => Exit::failed(error),
         _ => Exit::input(error),
-    })?;
-    let engine_options = EngineOptions {
-        context_tokens: options.context,
-        memory_bytes: options
-            .memory
-            .map(|size| size.bytes)
-            .or_else(memory::budget),
-    };
-    let progress = Stderr::new();
-    let mut watch = |at: LoadProgress| show(&progress, at);
-    let tokenizer = Arc::clone(tokenizer);
-    let engine = Engine::load(checkpoint, tokenizer, &backend, &engine_options, &mut watch);
-    progress.end();
-    Ok(Loaded {
-        engine: engine.map_err(engine_error)?,
-        backend,
     })
 }
 

@@ -4,21 +4,23 @@ mod chat;
 mod prompt;
 mod report;
 mod show;
+mod trace;
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foredraft::engine::{Completion, Engine, FinishReason, Request};
+use foredraft::engine::{Completion, Engine, Event, FinishReason, Request, Speculation};
 use foredraft::models;
 use foredraft::speculate::SamplingSettings;
 use foredraft::text::{Message, Tokenizer};
 
-use crate::commands::run::RunArgs;
+use crate::commands::run::{Colours, RunArgs};
 use crate::exit::Exit;
-use crate::load::{self, engine_error};
+use crate::load::{self, Drafts, engine_error};
 use crate::progress::Stderr;
 use crate::{interrupt, output};
+use trace::Trace;
 
 /// Answers one prompt, or chats.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
@@ -26,6 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
     let settings = args.sampling.settings();
     settings.validate().map_err(Exit::input)?;
     args.sampling.warn();
+    let (drafts, speculation) = (args.draft.drafts()?, args.draft.speculation());
     let wants_chat = args.prompt.is_none() && std::io::stdin().is_terminal();
     if wants_chat && (args.raw || args.json) {
         return Err(Exit::input(anyhow::anyhow!(
@@ -47,15 +50,30 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
             output::printable(&model.name)
         )));
     }
+    let names = drafts.iter().map(ToString::to_string).collect();
+    let trace = args.trace.as_deref();
+    let trace = trace.map(|path| Trace::create(path, names)).transpose()?;
+    let drafts = Drafts::open(drafts, speculation.nodes(), &tokenizer)?;
+    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafts)?;
+    drop(checkpoint);
     let mut session = Session {
-        engine: load::load(&checkpoint, &tokenizer, &args.options)?.engine,
+        engine: loaded.engine,
         tokenizer,
         settings,
+        speculation,
         max_tokens: args.sampling.max_tokens,
         stop: args.sampling.stop.clone(),
         json: args.json,
+        coloured: match args.show_draft {
+            Some(Colours::Always) => true,
+            Some(Colours::Auto) => std::io::stdout().is_terminal(),
+            None => false,
+        },
+        trace,
     };
-    drop(checkpoint);
+    if session.coloured && !session.json {
+        output::stderr_line(&format!("colours: {}", show::LEGEND));
+    }
     match text {
         None => chat::chat(&mut session, args.system.as_deref(), &model.name),
         Some(text) => session.once(&text, args),
@@ -67,9 +85,12 @@ struct Session {
     engine: Engine,
     tokenizer: Arc<Tokenizer>,
     settings: SamplingSettings,
+    speculation: Speculation,
     max_tokens: Option<usize>,
     stop: Vec<String>,
     json: bool,
+    coloured: bool,
+    trace: Option<Trace>,
 }
 
 impl Session {
@@ -98,14 +119,17 @@ impl Session {
     /// Streams an answer to stdout (unless it will be JSON); Ctrl-C ends it early.
     fn answer(&mut self, prompt: Vec<foredraft::common::TokenId>) -> Result<Completion, Exit> {
         let request = Request {
-            prompt,
-            sampling: self.settings.clone(),
-            choice: 0,
             max_tokens: self.max_tokens,
             stop: self.stop.clone(),
+            speculation: self.speculation,
+            ..Request::new(prompt, self.settings.clone())
         };
-        let mut stream = show::Stream::new(!self.json);
+        let mut stream = show::Stream::new(!self.json, self.coloured);
+        let (trace, tokenizer) = (&mut self.trace, &self.tokenizer);
         let result = self.engine.generate(&request, &mut |event| {
+            if let (Event::Step(report), Some(trace)) = (event, trace.as_mut()) {
+                trace.write(report, tokenizer);
+            }
             stream.show(event);
             if interrupt::requested() || stream.failed() {
                 ControlFlow::Break(())
@@ -114,6 +138,9 @@ impl Session {
             }
         });
         stream.end()?;
+        if let Some(trace) = &mut self.trace {
+            trace.flush()?;
+        }
         result.map_err(engine_error)
     }
 }

@@ -2,18 +2,36 @@
 
 use std::io::{IsTerminal, Write};
 
-use foredraft::engine::Event;
+use foredraft::engine::{Event, TokenOrigin};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::Exit;
+use crate::output;
 
 /// Shorter prompts are read before a bar would be seen.
 const BAR_FROM_TOKENS: usize = 1024;
+
+/// What the colours of `--show-draft` mean.
+pub(super) const LEGEND: &str = "\x1b[32mdrafted and accepted\x1b[0m, \x1b[33mcorrected\x1b[0m, \x1b[36mone more than drafted\x1b[0m, without a draft";
+
+/// The colour of a token; none is the terminal's own.
+fn colour(origin: TokenOrigin) -> Option<&'static str> {
+    match origin {
+        TokenOrigin::Plain => None,
+        TokenOrigin::Accepted => Some("\x1b[32m"),
+        TokenOrigin::Corrected => Some("\x1b[33m"),
+        TokenOrigin::Bonus => Some("\x1b[36m"),
+    }
+}
 
 /// Shows events.
 pub(super) struct Stream {
     /// Whether text goes to stdout as it comes.
     live: bool,
+    /// Whether it is coloured; and the colour of the token at hand. (Text that was held back has the colour of the
+    /// token that released it.)
+    coloured: bool,
+    colour: Option<&'static str>,
     bar: Option<ProgressBar>,
     bar_allowed: bool,
     ends_with_newline: bool,
@@ -21,9 +39,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(live: bool) -> Self {
+    pub(super) fn new(live: bool, coloured: bool) -> Self {
         Self {
             live,
+            coloured,
+            colour: None,
             bar: None,
             bar_allowed: std::io::stderr().is_terminal(),
             ends_with_newline: true,
@@ -36,9 +56,14 @@ impl Stream {
             Event::Prefill { done, total } => self.prefill(done, total),
             Event::Text(text) if self.live => {
                 self.ends_with_newline = text.ends_with('\n');
-                self.write(text);
+                match self.colour {
+                    Some(colour) => self.write(&format!("{colour}{text}\x1b[0m")),
+                    None => self.write(text),
+                }
             }
-            Event::Text(_) => {}
+            Event::Token { origin, .. } if self.coloured => self.colour = colour(origin),
+            Event::Warning(text) => output::warn(&output::printable(text)),
+            Event::Text(_) | Event::Token { .. } | Event::Step(_) => {}
         }
     }
 

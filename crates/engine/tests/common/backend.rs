@@ -1,0 +1,130 @@
+//! A backend that watches the CPU's, and can spoil its logits.
+
+use std::sync::{Arc, Mutex};
+
+use foredraft_common::TokenId;
+use foredraft_cpu::{CpuBackend, CpuPath};
+use foredraft_formats::Checkpoint;
+use foredraft_model::{
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadWatch, Memory,
+    PartTime, Program, TapHandle, TapId,
+};
+
+/// What an executor was asked to do.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Rows of each pass.
+    pub(crate) passes: Vec<usize>,
+    /// Every token that was fed.
+    pub(crate) tokens: Vec<TokenId>,
+    /// Nodes committed by each commit.
+    pub(crate) commits: Vec<usize>,
+    /// Rows at this position get logits of NaN.
+    pub(crate) spoiled_position: Option<usize>,
+}
+
+/// The CPU's backend, watched.
+pub(crate) struct Watched {
+    cpu: CpuBackend,
+    pub(crate) seen: Arc<Mutex<Seen>>,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        Self {
+            cpu: CpuBackend::new(1, CpuPath::detect()).expect("a backend"),
+            seen: Arc::default(),
+        }
+    }
+}
+
+impl Backend for Watched {
+    fn name(&self) -> &str {
+        "watched"
+    }
+
+    fn memory(
+        &self,
+        program: &Program,
+        weights: &Checkpoint,
+        options: &ExecutorOptions,
+    ) -> Result<Memory, LoadError> {
+        self.cpu.memory(program, weights, options)
+    }
+
+    fn load(
+        &self,
+        program: Program,
+        weights: &Checkpoint,
+        options: &ExecutorOptions,
+        watch: LoadWatch<'_>,
+    ) -> Result<Box<dyn Executor>, LoadError> {
+        Ok(Box::new(WatchedExecutor {
+            spoiled_row: vec![f32::NAN; program.vocabulary],
+            inner: self.cpu.load(program, weights, options, watch)?,
+            seen: Arc::clone(&self.seen),
+            spoiled: Vec::new(),
+        }))
+    }
+}
+
+struct WatchedExecutor {
+    inner: Box<dyn Executor>,
+    seen: Arc<Mutex<Seen>>,
+    spoiled_row: Vec<f32>,
+    /// Which outputs of the last pass are spoiled.
+    spoiled: Vec<bool>,
+}
+
+impl Executor for WatchedExecutor {
+    fn program(&self) -> &Program {
+        self.inner.program()
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<(), ForwardError> {
+        let mut seen = self.seen.lock().expect("no test panicked in it");
+        seen.passes.push(batch.rows().len());
+        seen.tokens.extend(batch.rows().iter().map(|row| row.token));
+        let rows = batch
+            .outputs()
+            .iter()
+            .map(|&row| &batch.rows()[row as usize]);
+        self.spoiled = rows
+            .map(|row| Some(row.position.index()) == seen.spoiled_position)
+            .collect();
+        self.inner.forward(batch)
+    }
+
+    fn logits(&self, index: usize) -> &[f32] {
+        match self.spoiled[index] {
+            true => &self.spoiled_row,
+            false => self.inner.logits(index),
+        }
+    }
+
+    fn commit(&mut self, commit: Commit<'_>) {
+        let mut seen = self.seen.lock().expect("no test panicked in it");
+        seen.commits.push(commit.slots.len());
+        self.inner.commit(commit);
+    }
+
+    fn tap(&self, tap: TapId) -> TapHandle {
+        self.inner.tap(tap)
+    }
+
+    fn read_tap(&self, handle: TapHandle, row: usize) -> Option<&[f32]> {
+        self.inner.read_tap(handle, row)
+    }
+
+    fn time_parts(&mut self, on: bool) {
+        self.inner.time_parts(on);
+    }
+
+    fn part_times(&self) -> &[PartTime] {
+        self.inner.part_times()
+    }
+
+    fn memory(&self) -> Memory {
+        self.inner.memory()
+    }
+}
