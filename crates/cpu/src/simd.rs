@@ -34,6 +34,8 @@ pub(crate) trait Simd: Copy {
     fn store(self, lanes: Self::Lanes, values: &mut [f32; LANES]);
     /// Asks for the lines of `bytes`, which will be read soon.
     fn prefetch(self, bytes: &[u8]);
+    /// Asks for the lines of `bytes` in the second cache: many more of them can be under way than into the first.
+    fn prefetch_far(self, bytes: &[u8]);
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Lanes, b: Self::Lanes, c: Self::Lanes) -> Self::Lanes;
 
@@ -99,6 +101,9 @@ impl Simd for Portable {
     fn prefetch(self, _bytes: &[u8]) {}
 
     #[inline(always)]
+    fn prefetch_far(self, _bytes: &[u8]) {}
+
+    #[inline(always)]
     fn fma(self, a: [f32; LANES], b: [f32; LANES], mut c: [f32; LANES]) -> [f32; LANES] {
         for i in 0..LANES {
             c[i] = a[i].mul_add(b[i], c[i]);
@@ -119,10 +124,10 @@ mod x86 {
 
     /// Asks for every line of `bytes`.
     #[inline(always)]
-    fn prefetch(bytes: &[u8]) {
+    fn prefetch<const HINT: i32>(bytes: &[u8]) {
         for line in bytes.as_chunks::<64>().0 {
             // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+            unsafe { _mm_prefetch::<HINT>(line.as_ptr().cast()) };
         }
     }
 
@@ -216,7 +221,12 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(self, bytes: &[u8]) {
-            prefetch(bytes);
+            prefetch::<_MM_HINT_T0>(bytes);
+        }
+
+        #[inline(always)]
+        fn prefetch_far(self, bytes: &[u8]) {
+            prefetch::<_MM_HINT_T1>(bytes);
         }
 
         #[inline(always)]
@@ -308,7 +318,12 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(self, bytes: &[u8]) {
-            prefetch(bytes);
+            prefetch::<_MM_HINT_T0>(bytes);
+        }
+
+        #[inline(always)]
+        fn prefetch_far(self, bytes: &[u8]) {
+            prefetch::<_MM_HINT_T1>(bytes);
         }
 
         #[inline(always)]

@@ -51,17 +51,10 @@ fn score<'a, S: Simd, E: Element, const N: usize, const P: usize>(
         let mut runs = [first; P];
         let mut count = 0;
         while count < P && position < range.end {
+            source.prefetch_keys(simd, position);
             runs[count] = source.run_at(path, position, range.end);
             position += runs[count].count;
             count += 1;
-        }
-        let mut ahead = position;
-        for _ in 0..P {
-            if ahead < range.end {
-                let next = source.run_at(path, ahead, range.end);
-                source.prefetch_keys(simd, &next);
-                ahead += next.count;
-            }
         }
         if count == P {
             let pages = runs.map(|run| source.keys_of(&run));

@@ -6,6 +6,9 @@ use foredraft_model::kv::{KvGroup, PAGE_POSITIONS, PageId};
 use super::element::Element;
 use crate::simd::Simd;
 
+/// How many pages ahead of its use a page is asked for.
+const AHEAD_PAGES: usize = 8;
+
 /// A pool of pages, or the scratch, whose pages have the same layout.
 #[derive(Clone, Copy)]
 pub(crate) struct Store<'a, E: Element> {
@@ -138,16 +141,27 @@ impl<'a, E: Element> Source<'a, E> {
         &run.store.scales[start..][..run.count]
     }
 
-    /// Asks for a run's keys: the next page lies anywhere, and the processor cannot guess where.
+    /// Asks for the keys of the page some way behind a committed position: pages lie anywhere, and the processor cannot
+    /// guess where.
     #[inline(always)]
-    pub(super) fn prefetch_keys<S: Simd>(&self, simd: S, run: &Run<'a, E>) {
-        simd.prefetch(bytemuck::cast_slice(self.keys_of(run)));
+    pub(super) fn prefetch_keys<S: Simd>(&self, simd: S, position: usize) {
+        self.prefetch(simd, position, self.keys);
     }
 
-    /// Asks for a run's values.
+    /// The same for values.
     #[inline(always)]
-    pub(super) fn prefetch_values<S: Simd>(&self, simd: S, run: &Run<'a, E>) {
-        simd.prefetch(bytemuck::cast_slice(self.values_of(run)));
+    pub(super) fn prefetch_values<S: Simd>(&self, simd: S, position: usize) {
+        self.prefetch(simd, position, self.values);
+    }
+
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, simd: S, position: usize, half: usize) {
+        let ahead = position / PAGE_POSITIONS + AHEAD_PAGES;
+        if ahead * PAGE_POSITIONS < self.committed {
+            let start = self.pages[ahead].index() * self.page_elements + half;
+            let elements = &self.pool.elements[start..][..PAGE_POSITIONS * self.head_dim];
+            simd.prefetch_far(bytemuck::cast_slice(elements));
+        }
     }
 }
 

@@ -113,10 +113,7 @@ impl<E: Element> Weigh<'_, E> {
             let run = source.run_at(self.path, position, self.range.end);
             let start = position % SPLIT;
             position += run.count;
-            if position < self.range.end {
-                let next = source.run_at(self.path, position, self.range.end);
-                source.prefetch_values(simd, &next);
-            }
+            source.prefetch_values(simd, position);
             let weights: [&[f32]; N] =
                 std::array::from_fn(|n| &self.weights[n * SPLIT + start..][..run.count]);
             let rows = source.values_of(&run)[run.lane * head_dim..].chunks_exact(head_dim);

@@ -96,6 +96,9 @@ unsafe fn tile<F: Format, const M: usize>(
         let mut codes = panel.codes.as_ptr().add(32 * side);
         let line_bytes = 64 * F::CODES.lines();
         for b in 0..panel.blocks {
+            if first == 0 && b % 2 == 0 {
+                prefetch_next::<F>(panel, side * panel.blocks / 2 + b / 2);
+            }
             let q = load::<F>(codes);
             let (scale, min) = scales::<F>(panel.scales.as_ptr(), b, side);
             block::<F, M>(&q, scale, min, &mut cursor, &mut acc);
@@ -105,6 +108,23 @@ unsafe fn tile<F: Format, const M: usize>(
             _mm256_storeu_ps(sums[first + m].as_mut_ptr().add(PANEL_ROWS / 2 * side), acc);
         }
     }
+}
+
+/// Asks for a block of the next panel. A panel is walked once for each side, and only the first walk waits for memory: each of the two
+/// asks for half of the panel to come, at an even pace. (An address beyond the weights is never read.)
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn prefetch_next<F: Format>(panel: &QuantizedPanel<'_>, block: usize) {
+    let bytes = 64 * F::CODES.lines();
+    let codes = panel
+        .codes
+        .as_ptr()
+        .wrapping_add(panel.codes.len() + block * bytes);
+    for i in 0..F::CODES.lines() {
+        _mm_prefetch::<_MM_HINT_T1>(codes.wrapping_add(64 * i).cast());
+    }
+    let at = panel.scales.len() * (panel.blocks + block) / panel.blocks;
+    _mm_prefetch::<_MM_HINT_T1>(panel.scales.as_ptr().wrapping_add(at).cast());
 }
 
 /// One block: `acc = fma(dot, scale_w * scale_x, acc)` and the minimum, for 32 weights or for each 16.

@@ -24,6 +24,17 @@ const NEAR_BYTES: usize = 1024;
 /// The same for scales, of which a block has fewer.
 const SCALES_BYTES: usize = 2048;
 
+/// The values of IQ4_NL, raised by 128 to be unsigned. (A constant: computed in place it was computed for every block.)
+static RAISED_TABLE: [u8; 16] = {
+    let mut table = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        table[i] = IQ4_NL_TABLE[i] as u8 ^ 0x80;
+        i += 1;
+    }
+    table
+};
+
 /// # Safety
 /// The processor has AVX-512 F, BW, VL, DQ and VNNI; otherwise as `quantized_panels` in the parent module.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
@@ -314,9 +325,9 @@ unsafe fn load<F: Format>(lines: *const u8) -> [__m512i; 8] {
         CodeKind::Bits8 => std::array::from_fn(line),
         CodeKind::Bits4 => nibble_plane([line(0), line(1), line(2), line(3)]),
         CodeKind::Table4 => {
-            let raised = IQ4_NL_TABLE.map(|v| (v as u8 ^ 0x80) as i8);
             // SAFETY: the table has 16 bytes.
-            let table = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(raised.as_ptr().cast())) };
+            let table =
+                unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(RAISED_TABLE.as_ptr().cast())) };
             nibble_plane([line(0), line(1), line(2), line(3)])
                 .map(|q| _mm512_shuffle_epi8(table, q))
         }
