@@ -18,6 +18,8 @@ use serde_json::Value;
 
 /// Logits: llama.cpp itself differs from the reference up to 0.303.
 const MARGIN: f64 = 0.35;
+/// The same with keys and values in 8 bits, where the argmax was seen to differ up to 0.425 (Qwen 0.5B) and 0.357 (SmolLM2).
+const MARGIN_Q8: f64 = 0.6;
 const CHUNK: usize = 32;
 
 struct Case {
@@ -62,13 +64,13 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(checkpoint: &Checkpoint, threads: usize, path: CpuPath) -> Self {
+    fn new(checkpoint: &Checkpoint, threads: usize, path: CpuPath, kv_type: KvType) -> Self {
         let program = program_for(checkpoint, &ProgramOptions::default()).expect("a program");
         let context_tokens = 512;
         let options = ExecutorOptions {
             context_tokens,
             pages: vec![pages_for(context_tokens)],
-            kv_type: KvType::F16,
+            kv_type,
             max_rows: CHUNK,
             max_slots: CHUNK,
             max_outputs: CHUNK,
@@ -124,13 +126,18 @@ fn find(alias: &str) -> Option<Checkpoint> {
     path.map(|path| Checkpoint::open(&path).expect("a checkpoint"))
 }
 
-fn check(alias: &str, golden: &str) {
+fn check(alias: &str, golden: &str, kv_type: KvType) {
+    let bound = match kv_type {
+        KvType::F16 => MARGIN,
+        KvType::Q8 => MARGIN_Q8,
+    };
     let Some(checkpoint) = find(alias) else {
         return;
     };
     let tokenizer = Tokenizer::open(checkpoint.vocabulary()).expect("a tokenizer");
-    let mut runner = Runner::new(&checkpoint, available_threads(), CpuPath::detect());
+    let mut runner = Runner::new(&checkpoint, available_threads(), CpuPath::detect(), kv_type);
     let (mut positions, mut clear, mut agree) = (0, 0, 0);
+    let mut widest = 0.0f64;
     for case in cases(golden) {
         let request = ChatRequest::new(vec![Message::user(case.prompt.as_str())]);
         let encoded = tokenizer.encode_chat(&request).expect("tokens");
@@ -144,7 +151,10 @@ fn check(alias: &str, golden: &str) {
         for (i, (got, expected)) in got.iter().zip(&case.argmax).enumerate() {
             positions += 1;
             agree += usize::from(got == expected);
-            if case.margin[i] > MARGIN {
+            if got != expected {
+                widest = widest.max(case.margin[i]);
+            }
+            if case.margin[i] > bound {
                 clear += 1;
                 let margin = case.margin[i];
                 assert_eq!(
@@ -157,7 +167,8 @@ fn check(alias: &str, golden: &str) {
     }
     assert!(clear > positions / 2, "most positions have a clear winner");
     eprintln!(
-        "{alias}: {agree} of {positions} positions agree, all {clear} with a margin above {MARGIN}"
+        "{alias}, {kv_type:?}: {agree} of {positions} positions agree, all {clear} with a margin above {bound}; the widest \
+         margin of one that does not: {widest:.3}"
     );
 }
 
@@ -169,9 +180,15 @@ fn smollm2_has_the_same_bits_on_every_path() {
     };
     let case = &cases("smollm2-135m-q4_1.json")[0];
     let tokens = &case.prompt_ids[..24];
+    for kv_type in [KvType::F16, KvType::Q8] {
+        check_bits(&checkpoint, tokens, kv_type);
+    }
+}
+
+fn check_bits(checkpoint: &Checkpoint, tokens: &[TokenId], kv_type: KvType) {
     let bits = |threads: usize, path: CpuPath, chunk: usize| {
         let mut all: Vec<Vec<u32>> = Vec::new();
-        Runner::new(&checkpoint, threads, path).read(tokens, chunk, |logits| {
+        Runner::new(checkpoint, threads, path, kv_type).read(tokens, chunk, |logits| {
             all.push(logits.iter().map(|value| value.to_bits()).collect());
         });
         all
@@ -186,17 +203,28 @@ fn smollm2_has_the_same_bits_on_every_path() {
     ] {
         if path.is_available() {
             let same = bits(threads, path, chunk) == expected;
-            assert!(same, "{threads} threads, {path}, chunks of {chunk}");
+            assert!(
+                same,
+                "{kv_type:?}, {threads} threads, {path}, chunks of {chunk}"
+            );
         }
     }
 }
 
 #[test]
 fn smollm2_agrees_with_float32() {
-    check("smollm2-135m", "smollm2-135m-q4_1.json");
+    for kv_type in [KvType::F16, KvType::Q8] {
+        check("smollm2-135m", "smollm2-135m-q4_1.json", kv_type);
+    }
 }
 
 #[test]
 fn qwen_coder_agrees_with_float32() {
-    check("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-q4_k_m.json");
+    for kv_type in [KvType::F16, KvType::Q8] {
+        check(
+            "qwen2.5-coder-0.5b",
+            "qwen2.5-coder-0.5b-q4_k_m.json",
+            kv_type,
+        );
+    }
 }

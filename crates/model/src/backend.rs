@@ -263,10 +263,15 @@ pub trait Executor: Send {
     fn read_tap(&self, handle: TapHandle, row: usize) -> Option<&[f32]>;
 
     /// Times each part of the passes to come; see [`Executor::part_times`].
-    fn time_parts(&mut self, on: bool);
+    fn time_parts(&mut self, on: bool) {
+        let _ = on;
+    }
 
-    /// Seconds that the passes since [`Executor::time_parts`] spent in each part, as one thread saw it.
-    fn part_times(&self) -> &[PartTime];
+    /// Seconds that the passes since [`Executor::time_parts`] spent in each part, as one thread saw it; nothing from a backend
+    /// that cannot tell.
+    fn part_times(&self) -> &[PartTime] {
+        &[]
+    }
 
     /// What it holds.
     fn memory(&self) -> Memory;
