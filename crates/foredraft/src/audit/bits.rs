@@ -58,13 +58,13 @@ pub(super) fn factors(sets: usize, threads: usize) -> [usize; 6] {
 pub(super) struct Row {
     /// Number of the set of drafts.
     pub(super) set: usize,
-    shape: usize,
+    pub(super) shape: usize,
     pub(super) temperature: f32,
     pub(super) verify: (&'static str, Verify),
-    transforms: bool,
+    pub(super) transforms: bool,
     /// Number among the thread counts.
-    threads: usize,
-    prompt: usize,
+    pub(super) threads: usize,
+    pub(super) prompt: usize,
 }
 
 impl Row {

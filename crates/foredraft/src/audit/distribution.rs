@@ -168,7 +168,7 @@ fn measure(
     seeds: std::ops::Range<u64>,
     steps: &Steps,
 ) -> Result<Vec<(Row, [Check; 3])>, Exit> {
-    let Some(&(_, backend)) = bench.backends.last() else {
+    let Some(&(_, backend)) = bench.backends.first() else {
         return Ok(Vec::new());
     };
     let tokenizer = &*bench.target.tokenizer;

@@ -81,7 +81,7 @@ fn every_answer_is_that_of_plain_decoding() {
         let accepted: u64 = checks.iter().map(|check| check.accepted).sum();
         let drafted: u64 = checks.iter().map(|check| check.drafted).sum();
         assert!(
-            accepted > 500 && drafted > accepted + 500,
+            accepted > 200 && drafted > accepted + 500,
             "both are tried: {accepted} accepted of {drafted}"
         );
     });
