@@ -150,7 +150,7 @@ fn rows(factors: &[usize], full: bool) -> impl Iterator<Item = Vec<usize>> {
     rows.into_iter()
 }
 
-/// Prints the report; the command fails when a check did.
+/// Prints the report and what failed.
 fn finish(report: AuditReport, json: bool) -> Result<(), Exit> {
     for note in &report.notes {
         output::stderr_line(&format!("note: {note}"));
@@ -163,6 +163,11 @@ fn finish(report: AuditReport, json: bool) -> Result<(), Exit> {
         true => output::stdout_json(&report)?,
         false => output::stdout(&report::table(&report))?,
     }
+    outcome(&report)
+}
+
+/// The command fails when a check did.
+fn outcome(report: &AuditReport) -> Result<(), Exit> {
     let failed = report.checks.iter().filter(|check| !check.passed).count();
     match failed {
         0 => Ok(()),

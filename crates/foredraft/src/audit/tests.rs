@@ -21,6 +21,7 @@ use super::distribution;
 use super::drafts::{Drafts, Target};
 use super::frequencies::{Exact, LENGTH, Tally, judge};
 use super::memo::MemoBackend;
+use super::report::{AuditReport, Check, Kind};
 use super::steps::Steps;
 use crate::args::values::Draft;
 
@@ -315,4 +316,40 @@ fn a_memo_changes_no_bit() {
     assert_eq!(plain.tokens, remembered.tokens);
     assert_eq!(plain.logprobs, remembered.logprobs);
     assert_eq!(plain.speculation, remembered.speculation);
+}
+
+#[test]
+fn a_failed_check_is_told_in_json_table_and_exit_code() {
+    let check = |name: &str, passed: bool, p_value: Option<f64>| Check {
+        name: name.into(),
+        kind: p_value.map_or(Kind::Bits, |_| Kind::Distribution),
+        passed,
+        p_value,
+        samples: 200,
+        drafted: 9,
+        accepted: 5,
+        repeated: false,
+        difference: (!passed).then(|| "token 3 is 7".into()),
+    };
+    let mut report = AuditReport {
+        model: "m".into(),
+        passed: false,
+        full: false,
+        seconds: 1.5,
+        notes: Vec::new(),
+        checks: vec![check("a", true, Some(1e-7)), check("b", false, None)],
+    };
+    let json = serde_json::to_value(&report).expect("JSON");
+    assert_eq!(json["passed"], false);
+    assert_eq!(json["checks"][0]["kind"], "distribution");
+    assert_eq!(json["checks"][0]["p_value"], 1e-7);
+    assert_eq!(json["checks"][1]["kind"], "bits");
+    assert!(json["checks"][1]["p_value"].is_null());
+    assert_eq!(json["checks"][1]["samples"], 200);
+    let table = super::report::table(&report);
+    assert!(table.contains("1.0e-7") && table.contains("NO"), "{table}");
+    assert!(table.ends_with("m: 2 checks, 1 failed, 1.5 s\n"), "{table}");
+    assert_eq!(super::outcome(&report).expect_err("a failure").code(), 1);
+    report.checks.pop();
+    assert!(super::outcome(&report).is_ok());
 }
