@@ -32,7 +32,7 @@ fn what_cannot_be_audited_is_told_in_one_line() {
 fn ctrl_c_ends_an_audit() {
     let home = tempfile::tempdir().expect("a folder");
     let mut command = foredraft(home.path());
-    command.args(["audit", "stories260k", "--full", "--draft", "lookup"]);
+    command.args(["audit", "stories260k", "--draft", "lookup"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary");
     // The first line on stderr comes when the first kind of checks is done, or after ten seconds.
