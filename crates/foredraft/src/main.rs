@@ -9,6 +9,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod audit;
 mod bench;
 mod commands;
 mod exit;

@@ -15,7 +15,7 @@ pub(crate) use draft::DraftOptions;
 pub(crate) use model::{CpuPath, ModelOptions};
 pub(crate) use sampling::SamplingOptions;
 
-use crate::commands::{bench, completions, inspect, pull, run};
+use crate::commands::{audit, bench, completions, inspect, pull, run};
 use crate::exit::Exit;
 use crate::output;
 
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Run(Box<run::RunArgs>),
     /// Measure a model on this machine: decoding, prompt, T(M), bandwidth
     Bench(Box<bench::BenchArgs>),
+    /// Prove on this machine that drafting changes nothing that a model says
+    Audit(Box<audit::AuditArgs>),
     /// Fetch a model, or list the models that can be named
     Pull(pull::PullArgs),
     /// Show what is in a model file

@@ -1,5 +1,6 @@
 //! One file a command: its options and what it does with them.
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod inspect;
@@ -13,6 +14,7 @@ use crate::exit::Exit;
 pub(crate) fn dispatch(command: Command) -> Result<(), Exit> {
     match command {
         Command::Run(args) => run::run(*args),
+        Command::Audit(args) => audit::run(*args),
         Command::Bench(args) => bench::run(*args),
         Command::Pull(args) => pull::run(args),
         Command::Inspect(args) => inspect::run(args),

@@ -74,7 +74,11 @@ impl Drafts {
     }
 }
 
-fn open_model(name: &str, tokenizer: &Tokenizer) -> Result<Checkpoint, Exit> {
+/// Opens a model that shall draft.
+///
+/// # Errors
+/// When it is not there, or its tokens are not those of the model that it shall draft for.
+pub(crate) fn open_model(name: &str, tokenizer: &Tokenizer) -> Result<Checkpoint, Exit> {
     let model = models::resolve(name, &Stderr::new())?;
     let checkpoint = model.open()?;
     let own = Tokenizer::open(checkpoint.vocabulary())?;

@@ -21,7 +21,7 @@ use crate::progress::Stderr;
 /// Fewer bytes of weights than these are in place before anybody has read a bar.
 const SHOWN_FROM_BYTES: u64 = 300_000_000;
 
-pub(crate) use drafts::Drafts;
+pub(crate) use drafts::{Drafts, open_model};
 
 /// An engine and the backend that it computes on.
 pub(crate) struct Loaded {
@@ -46,15 +46,7 @@ pub(crate) fn load_with_drafts(
     drafts: Drafts,
 ) -> Result<Loaded, Exit> {
     let backend = backend(options)?;
-    let mut engine_options = EngineOptions {
-        context_tokens: options.context,
-        memory_bytes: options
-            .memory
-            .map(|size| size.bytes)
-            .or_else(memory::budget),
-        kv_type: options.kv.into(),
-        ..EngineOptions::default()
-    };
+    let mut engine_options = engine_options(options);
     if let Some(most) = drafts.most_nodes {
         engine_options.max_draft_nodes = most;
     }
@@ -73,7 +65,19 @@ pub(crate) fn load_with_drafts(
     Ok(Loaded { engine, backend })
 }
 
-fn backend(options: &ModelOptions) -> Result<CpuBackend, Exit> {
+/// What the options ask of the engine.
+pub(crate) fn engine_options(options: &ModelOptions) -> EngineOptions {
+    let memory = options.memory.map(|size| size.bytes);
+    EngineOptions {
+        context_tokens: options.context,
+        memory_bytes: memory.or_else(memory::budget),
+        kv_type: options.kv.into(),
+        ..EngineOptions::default()
+    }
+}
+
+/// The backend that the options name.
+pub(crate) fn backend(options: &ModelOptions) -> Result<CpuBackend, Exit> {
     let path = match options.cpu_path {
         CpuPath::Auto => cpu::CpuPath::detect(),
         CpuPath::Avx512 => cpu::CpuPath::Avx512,
