@@ -261,9 +261,7 @@ impl Distribution {
     /// of differences of probabilities the sum is at most 1, up to rounding.
     pub(crate) fn normalise(&mut self) -> f64 {
         let sum = row::sum(&self.probabilities);
-        for weight in &mut self.probabilities {
-            *weight = (f64::from(*weight) / sum) as f32;
-        }
+        row::divide(&mut self.probabilities, sum);
         self.find_peak();
         sum
     }

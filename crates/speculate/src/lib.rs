@@ -67,6 +67,7 @@ pub mod statistics;
 mod transforms;
 mod tree;
 mod verify;
+mod wide;
 
 pub use allowed::AllowedTokens;
 pub use distribution::{Distribution, DistributionError};

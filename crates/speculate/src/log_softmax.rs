@@ -1,6 +1,6 @@
 //! Log probabilities under the model's own distribution, as replies report them.
 
-use foredraft_common::{TokenId, exp, ln};
+use foredraft_common::{TokenId, ln};
 
 use crate::select::{keep_largest, ranked_token, ranked_value};
 use crate::{DistributionError, row};
@@ -19,7 +19,7 @@ impl<'a> LogSoftmax<'a> {
     /// Of one row (`[vocabulary]`). Refuses a row with a NaN or an infinite logit.
     pub fn new(logits: &'a [f32]) -> Result<Self, DistributionError> {
         let max = row::finite_max(logits)?;
-        let sum = row::sum_of(logits, |logit| exp(logit - max));
+        let sum = row::sum_of_exp(logits, max);
         // The sum lies between 1 and the size of the vocabulary: f32 holds it well.
         let log_sum = ln(sum as f32);
         Ok(Self {

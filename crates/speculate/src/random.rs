@@ -8,6 +8,8 @@
 
 use foredraft_common::{Position, TokenId};
 
+use crate::wide::widest;
+
 /// Multipliers of the two halves, from the paper.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Increments of the two key words: the golden ratio and sqrt(3) - 1 as fractions of 2^32.
@@ -29,6 +31,43 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
         right = right.wrapping_add(WEYL[1]);
     }
     [a, b, c, d]
+}
+
+/// Blocks that are computed side by side.
+const BLOCKS: usize = 16;
+
+widest! {
+    /// The words of the counters [first, b, c, d], [first + 1, b, c, d] and so on. A block in each lane: the arithmetic of a
+    /// single block has too little that can be done at once.
+    ///
+    /// Lanes are as wide as the products. Their upper halves may hold anything but where they are multiplied, so that no
+    /// instruction goes into moving halves about.
+    fn philox_blocks<'a>(words: &'a mut [[u32; 4]], first: u32, counter: [u32; 3], key: [u32; 2]) {
+        const LOW: u64 = u32::MAX as u64;
+        for (out, first) in words.chunks_mut(BLOCKS).zip((first..).step_by(BLOCKS)) {
+            let mut a = [u64::from(first); BLOCKS];
+            for (a, i) in a.iter_mut().zip(0..) {
+                *a += i;
+            }
+            let [mut b, mut c, mut d] = counter.map(|word| [u64::from(word); BLOCKS]);
+            let [mut left, mut right] = key;
+            for _ in 0..10 {
+                for i in 0..BLOCKS {
+                    let first = (a[i] & LOW) * u64::from(MULTIPLIERS[0]);
+                    let second = (c[i] & LOW) * u64::from(MULTIPLIERS[1]);
+                    a[i] = (second >> 32) ^ b[i] ^ u64::from(left);
+                    b[i] = second;
+                    c[i] = (first >> 32) ^ d[i] ^ u64::from(right);
+                    d[i] = first;
+                }
+                left = left.wrapping_add(WEYL[0]);
+                right = right.wrapping_add(WEYL[1]);
+            }
+            for (i, four) in out.iter_mut().enumerate() {
+                *four = [a[i], b[i], c[i], d[i]].map(|word| word as u32);
+            }
+        }
+    }
 }
 
 /// What a random number is for: the last word of the counter, so that two uses never share noise. Where a step
@@ -66,6 +105,13 @@ pub enum Purpose {
 pub trait Noise {
     /// The upper 32 random bits of tokens `4 * block .. 4 * block + 4`.
     fn high_words(&self, block: u32) -> [u32; 4];
+
+    /// [`high_words`](Self::high_words) of the blocks from `first` on, as many as there is room for.
+    fn fill_high_words(&self, first: u32, words: &mut [[u32; 4]]) {
+        for (four, block) in words.iter_mut().zip(first..) {
+            *four = self.high_words(block);
+        }
+    }
 
     /// The lower 32 random bits of the same tokens.
     fn low_words(&self, block: u32) -> [u32; 4];
@@ -112,16 +158,20 @@ impl NoiseKey {
     /// The words of use `number` (below 2^24) of a purpose, which stands in the upper bits of the purpose's word.
     #[inline]
     fn words_of_use(&self, purpose: Purpose, number: u32, block: u32) -> [u32; 4] {
+        let [b, c, d] = self.counter(purpose, number);
+        philox4x32_10([block, b, c, d], self.seed_words())
+    }
+
+    /// The counter's words after the block.
+    #[inline]
+    fn counter(&self, purpose: Purpose, number: u32) -> [u32; 3] {
         debug_assert!(number < 1 << 24);
-        philox4x32_10(
-            [
-                block,
-                self.position.0,
-                self.choice,
-                purpose as u32 | number << 8,
-            ],
-            [self.seed as u32, (self.seed >> 32) as u32],
-        )
+        [self.position.0, self.choice, purpose as u32 | number << 8]
+    }
+
+    #[inline]
+    fn seed_words(&self) -> [u32; 2] {
+        [self.seed as u32, (self.seed >> 32) as u32]
     }
 }
 
@@ -174,6 +224,11 @@ impl Noise for StepNoise {
         self.key.words_of_use(self.high, self.number, block)
     }
 
+    fn fill_high_words(&self, first: u32, words: &mut [[u32; 4]]) {
+        let counter = self.key.counter(self.high, self.number);
+        philox_blocks(words, first, counter, self.key.seed_words());
+    }
+
     #[inline]
     fn low_words(&self, block: u32) -> [u32; 4] {
         self.key.words_of_use(self.low, self.number, block)
@@ -185,6 +240,11 @@ impl Noise for NoiseKey {
     #[inline]
     fn high_words(&self, block: u32) -> [u32; 4] {
         self.words(Purpose::TokenHigh, block)
+    }
+
+    fn fill_high_words(&self, first: u32, words: &mut [[u32; 4]]) {
+        let counter = self.counter(Purpose::TokenHigh, 0);
+        philox_blocks(words, first, counter, self.seed_words());
     }
 
     #[inline]
@@ -213,6 +273,27 @@ pub(crate) fn exponential_from_uniform(u: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_side_by_side_are_the_blocks_one_by_one() {
+        for (first, count) in [(0, 1), (7, 33), (u32::MAX - 50, 40)] {
+            let noise = NoiseKey {
+                seed: 0x0123_4567_89ab_cdef,
+                choice: 5,
+                position: Position(77),
+            };
+            let step = StepNoise::new(noise, 3, 2, (Purpose::DraftHigh, Purpose::DraftLow));
+            let mut words = vec![[0; 4]; count];
+            noise.fill_high_words(first, &mut words);
+            for (four, block) in words.iter().zip(first..) {
+                assert_eq!(*four, noise.high_words(block));
+            }
+            step.fill_high_words(first, &mut words);
+            for (four, block) in words.iter().zip(first..) {
+                assert_eq!(*four, step.high_words(block));
+            }
+        }
+    }
 
     /// The lines `philox4x32 10` of `kat_vectors`, published with Random123.
     #[test]

@@ -1,11 +1,23 @@
 //! Searches of and reductions over a row of f32, each in one fixed order.
 
-use foredraft_common::{TokenId, lanes::LANES};
+use foredraft_common::{TokenId, exp, lanes::LANES};
 
 use crate::DistributionError;
+use crate::wide::widest;
 
-/// The largest value, -infinity when there is none; NaN is passed over.
-pub(crate) fn max(row: &[f32]) -> f32 {
+/// Elements that are looked at together.
+const CHUNK: usize = 256;
+
+widest! {
+    /// The largest value, -infinity when there is none; NaN is passed over.
+    pub(crate) fn max<'a>(row: &'a [f32]) -> f32 {
+        max_inlined(row)
+    }
+}
+
+/// [`max`], where its caller is compiled for wide registers.
+#[inline(always)]
+fn max_inlined(row: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut maxima = [f32::NEG_INFINITY; LANES];
     let (chunks, tail) = row.as_chunks::<LANES>();
@@ -23,28 +35,46 @@ pub(crate) fn max(row: &[f32]) -> f32 {
 /// The largest value of a row of logits. Refuses a row with a NaN or +infinity, and one without a finite
 /// value (-infinity alone means "impossible").
 pub(crate) fn finite_max(row: &[f32]) -> Result<f32, DistributionError> {
-    // Without short-circuits, so that the loop has no branch. A NaN is not below infinity.
-    if !row
-        .iter()
-        .fold(true, |all, &value| all & (value < f32::INFINITY))
-    {
+    let (is_sound, max) = soundness_and_max(row);
+    if !is_sound {
         return Err(first_fault(row));
     }
-    match max(row) {
+    match max {
         f32::NEG_INFINITY => Err(DistributionError::NothingPossible),
         max => Ok(max),
     }
 }
 
-/// Index of the first element equal to `value`, looked for a chunk at a time.
-pub(crate) fn first_equal(row: &[f32], value: f32) -> Option<usize> {
-    const CHUNK: usize = 64;
-    let is_in = |chunk: &[f32]| chunk.iter().fold(false, |found, &v| found | (v == value));
-    let (i, chunk) = row
-        .chunks(CHUNK)
-        .enumerate()
-        .find(|(_, chunk)| is_in(chunk))?;
-    Some(i * CHUNK + chunk.iter().position(|&v| v == value)?)
+widest! {
+    /// Whether no value is NaN or +infinity; and the largest. A chunk is still in the first cache when its maximum is looked for.
+    fn soundness_and_max<'a>(row: &'a [f32]) -> (bool, f32) {
+        let mut is_sound = true;
+        let mut largest = f32::NEG_INFINITY;
+        for chunk in row.chunks(CHUNK) {
+            // Without a short-circuit, so that the loop has no branch. A NaN is not below infinity.
+            for &value in chunk {
+                is_sound &= value < f32::INFINITY;
+            }
+            largest = f32::max(largest, max_inlined(chunk));
+        }
+        (is_sound, largest)
+    }
+}
+
+widest! {
+    /// Index of the first element equal to `value`, looked for a chunk at a time.
+    pub(crate) fn first_equal<'a>(row: &'a [f32], value: f32) -> Option<usize> {
+        for (i, chunk) in row.chunks(CHUNK).enumerate() {
+            let mut is_in = false;
+            for &v in chunk {
+                is_in |= v == value;
+            }
+            if is_in {
+                return Some(i * CHUNK + chunk.iter().position(|&v| v == value)?);
+            }
+        }
+        None
+    }
 }
 
 /// What is wrong with the first value that is NaN or +infinity.
@@ -64,20 +94,30 @@ fn first_fault(row: &[f32]) -> DistributionError {
     }
 }
 
-/// The sum in f64 of `f` of each element: element i is added to lane i % 16, then the lanes are folded
-/// in halves.
+widest! {
+    /// The sum in f64: element i is added to lane i % 16, then the lanes are folded in halves.
+    pub(crate) fn sum<'a>(row: &'a [f32]) -> f64 {
+        let mut lanes = [0.0f64; LANES];
+        add_to_lanes(row, &mut lanes);
+        fold(lanes)
+    }
+}
+
 #[inline(always)]
-pub(crate) fn sum_of(row: &[f32], f: impl Fn(f32) -> f32) -> f64 {
-    let mut lanes = [0.0f64; LANES];
+fn add_to_lanes(row: &[f32], lanes: &mut [f64; LANES]) {
     let (chunks, tail) = row.as_chunks::<LANES>();
     for chunk in chunks {
         for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            *lane += f64::from(f(value));
+            *lane += f64::from(value);
         }
     }
     for (lane, &value) in lanes.iter_mut().zip(tail) {
-        *lane += f64::from(f(value));
+        *lane += f64::from(value);
     }
+}
+
+#[inline(always)]
+fn fold(mut lanes: [f64; LANES]) -> f64 {
     let mut half = LANES / 2;
     while half > 0 {
         for i in 0..half {
@@ -88,9 +128,78 @@ pub(crate) fn sum_of(row: &[f32], f: impl Fn(f32) -> f32) -> f64 {
     lanes[0]
 }
 
-/// The sum in f64 in the order of [`sum_of`].
-pub(crate) fn sum(row: &[f32]) -> f64 {
-    sum_of(row, |value| value)
+widest! {
+    /// The sum in f64 of exp(value - max), in the order of [`sum`].
+    pub(crate) fn sum_of_exp<'a>(row: &'a [f32], max: f32) -> f64 {
+        let mut lanes = [0.0f64; LANES];
+        let mut buffer = [0.0f32; CHUNK];
+        for chunk in row.chunks(CHUNK) {
+            // Loops of their own, because the compiler makes the most of those.
+            for (weight, &value) in buffer.iter_mut().zip(chunk) {
+                *weight = exp(value - max);
+            }
+            add_to_lanes(&buffer[..chunk.len()], &mut lanes);
+        }
+        fold(lanes)
+    }
+}
+
+widest! {
+    /// Turns logits into weights: exp((logit - max) / temperature).
+    pub(crate) fn weigh<'a>(row: &'a mut [f32], max: f32, temperature: f32) {
+        for value in row {
+            *value = weight(*value, max, temperature);
+        }
+    }
+}
+
+/// The weight of one logit. A division and not a product with 1 / temperature: at the largest logit it gives 0, and so the
+/// weight 1, even when the reciprocal would overflow.
+#[inline(always)]
+pub(crate) fn weight(logit: f32, max: f32, temperature: f32) -> f32 {
+    exp((logit - max) / temperature)
+}
+
+widest! {
+    /// Divides every value by `divisor`, in f64 and rounded once to f32. Values and divisor are finite and above 0.
+    ///
+    /// A division costs as much as eight multiplications, so most values are multiplied with the reciprocal. In f64 that
+    /// product is within 2 units of the quotient's last place (the reciprocal's error of half a unit counts up to twice,
+    /// the roundings of product and quotient half a unit each), and both round to the same f32 unless they lie on either side
+    /// of the middle between two of these: where a product is near one, its chunk is divided after all.
+    pub(crate) fn divide<'a>(values: &'a mut [f32], divisor: f64) {
+        let reciprocal = 1.0 / divisor;
+        for chunk in values.chunks_mut(CHUNK) {
+            // Positive floats have the order of their bits, and a minimum of integers is one that the compiler vectorises.
+            let mut smallest = u32::MAX;
+            let mut is_near = false;
+            for &mut value in &mut *chunk {
+                smallest = smallest.min(value.to_bits());
+                is_near |= is_near_middle(f64::from(value) * reciprocal);
+            }
+            // f32 keeps fewer bits of what is smaller.
+            let is_normal = f64::from(f32::from_bits(smallest)) * reciprocal >= f64::from(f32::MIN_POSITIVE);
+            if is_normal && !is_near {
+                for value in chunk {
+                    *value = (f64::from(*value) * reciprocal) as f32;
+                }
+            } else {
+                for value in chunk {
+                    *value = (f64::from(*value) / divisor) as f32;
+                }
+            }
+        }
+    }
+}
+
+/// Whether an f64 within 3 units in the last place of `value` may round to another f32: of the mantissa f32 keeps all but 29
+/// bits, and the middle has the uppermost of these set and no other.
+#[inline(always)]
+fn is_near_middle(value: f64) -> bool {
+    const MIDDLE: u64 = 1 << 28;
+    // From 4 below the middle to 3 above it, which all have zeros here once 4 is added and the middle subtracted.
+    let above = value.to_bits().wrapping_add(4).wrapping_sub(MIDDLE);
+    above & ((1 << 29) - 8) == 0
 }
 
 #[cfg(test)]
@@ -143,6 +252,64 @@ mod tests {
             finite_max(&[f32::NEG_INFINITY; 20]),
             Err(DistributionError::NothingPossible)
         );
+    }
+
+    /// Against the division itself: random values, values whose quotient lies in the middle between two f32 or next to it,
+    /// and quotients below the normal range.
+    #[test]
+    fn dividing_by_way_of_the_reciprocal_gives_the_bits_of_the_division() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u32
+        };
+        for round in 0..2000 {
+            let divisor = 1.0 + f64::from(next()) * 2f64.powi(-10);
+            let mut values: Vec<f32> = (0..300)
+                .map(|_| {
+                    // Half of them quotients that are the middle of two f32, times the divisor.
+                    let quotient = f32::from_bits(0x3000_0000 + next() % 0x0f00_0000);
+                    let middle = f64::from(quotient) * (1.0 + 2f64.powi(-24));
+                    match next() % 2 {
+                        0 => (middle * divisor) as f32,
+                        _ => quotient,
+                    }
+                })
+                .collect();
+            if round % 3 == 0 {
+                values[17] = f32::MIN_POSITIVE;
+            }
+            let expected: Vec<f32> = values
+                .iter()
+                .map(|&v| (f64::from(v) / divisor) as f32)
+                .collect();
+            divide(&mut values, divisor);
+            assert_eq!(values, expected);
+        }
+        // Divisors whose quotients of small integers fall next to the middle: all are divided, none multiplied.
+        for divisor in [3.0, 5.0, 7.0, 1.0 + 2f64.powi(-24), 1.0 - 2f64.powi(-25)] {
+            let mut values: Vec<f32> = (1..2000).map(|i| i as f32).collect();
+            let expected: Vec<f32> = values
+                .iter()
+                .map(|&v| (f64::from(v) / divisor) as f32)
+                .collect();
+            divide(&mut values, divisor);
+            assert_eq!(values, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_next_to_the_middle_is_known() {
+        let middle = 1.0 + 2f64.powi(-24);
+        let beside = |units: i64| f64::from_bits((middle.to_bits() as i64 + units) as u64);
+        for units in -4..=3 {
+            assert!(is_near_middle(beside(units)), "{units}");
+        }
+        for units in [-5, 4, 100, 1 << 28, -(1 << 28) + 1] {
+            assert!(!is_near_middle(beside(units)), "{units}");
+        }
     }
 
     #[test]

@@ -10,10 +10,11 @@
 use foredraft_common::TokenId;
 
 use crate::random::{exponential_from_uniform, uniform_from_words};
+use crate::wide::widest;
 use crate::{Distribution, Noise};
 
 /// Tokens of the support that are looked at together.
-const CHUNK: usize = 64;
+const CHUNK: usize = 128;
 
 /// Draws a token: the one with the smallest E_v / p_v (in f64), the lowest id among equals.
 ///
@@ -22,20 +23,16 @@ pub fn sample(distribution: &Distribution, noise: &impl Noise) -> TokenId {
     // The most probable token runs first: it usually gives a time that few others can beat.
     let mut winner = distribution.argmax();
     let mut best = noise.exponential(winner) / f64::from(distribution.max_probability());
+    let mut words = [0; CHUNK + 4];
     let chunks = distribution.support().chunks(CHUNK);
     for (tokens, probabilities) in chunks.zip(distribution.probabilities().chunks(CHUNK)) {
-        let mut words = [0; CHUNK + 4];
         let high = high_words(tokens, noise, &mut words);
-        let runners = || {
-            high.iter()
-                .zip(probabilities)
-                .map(|(&high, &p)| (high, f64::from(p)))
-        };
-        // Once the best time is good, whole chunks are beaten, which takes no branch to see.
-        if runners().fold(true, |all, (high, p)| all & is_beaten(high, p, best)) {
+        // Once the best time is good, whole chunks are beaten.
+        if are_beaten(high, probabilities, best) {
             continue;
         }
-        for (&token, (high, p)) in tokens.iter().zip(runners()) {
+        for ((&token, &high), &p) in tokens.iter().zip(high).zip(probabilities) {
+            let p = f64::from(p);
             if is_beaten(high, p, best) {
                 continue;
             }
@@ -66,22 +63,18 @@ pub(crate) fn first_arrivals(
     let Some(last) = count.min(distribution.support().len()).checked_sub(1) else {
         return;
     };
+    let mut words = [0; CHUNK + 4];
     let chunks = distribution.support().chunks(CHUNK);
     for (tokens, probabilities) in chunks.zip(distribution.probabilities().chunks(CHUNK)) {
-        let mut words = [0; CHUNK + 4];
         let high = high_words(tokens, noise, &mut words);
-        let runners = || {
-            high.iter()
-                .zip(probabilities)
-                .map(|(&high, &p)| (high, f64::from(p)))
-        };
         // Once there are enough, a token has to beat the last of them; usually a whole chunk does not.
         if let Some(&(worst, _)) = arrivals.get(last)
-            && runners().fold(true, |all, (high, p)| all & is_beaten(high, p, worst))
+            && are_beaten(high, probabilities, worst)
         {
             continue;
         }
-        for (&token, (high, p)) in tokens.iter().zip(runners()) {
+        for ((&token, &high), &p) in tokens.iter().zip(high).zip(probabilities) {
+            let p = f64::from(p);
             if arrivals
                 .get(last)
                 .is_some_and(|&(worst, _)| is_beaten(high, p, worst))
@@ -113,9 +106,8 @@ fn high_words<'a>(
     // Ascending tokens without a gap: their blocks lie side by side, and theirs are the words from the first on.
     if (last.0 - first.0) as usize == tokens.len() - 1 {
         let offset = first.index() & 3;
-        for (block, four) in (first_block..=last.0 >> 2).zip(words.as_chunks_mut().0) {
-            *four = noise.high_words(block);
-        }
+        let blocks = (last.0 >> 2) - first_block + 1;
+        noise.fill_high_words(first_block, &mut words.as_chunks_mut().0[..blocks as usize]);
         return &words[offset..offset + tokens.len()];
     }
     let mut block = first_block;
@@ -128,6 +120,20 @@ fn high_words<'a>(
         *word = four[token.index() & 3];
     }
     &words[..tokens.len()]
+}
+
+widest! {
+    /// Whether [`is_beaten`] holds of all, or a little less often: in f32, with a margin for its roundings (each within
+    /// 2^-24), and from 24 of the upper bits, which are exact in it.
+    fn are_beaten<'a>(high: &'a [u32], probabilities: &'a [f32], best: f64) -> bool {
+        const MARGIN: f64 = 1.0 + 1.0 / (1u64 << 20) as f64;
+        let best = (best * MARGIN) as f32 * (1u32 << 24) as f32;
+        let mut all = true;
+        for (&high, &probability) in high.iter().zip(probabilities) {
+            all &= (high >> 8) as i32 as f32 > best * probability;
+        }
+        all
+    }
 }
 
 /// Whether the upper bits alone show that a token arrives after `best`, so that its logarithm and its

@@ -16,7 +16,7 @@
 //! Between the steps there are weights w = exp((logit - max) / temperature), a multiple of the probabilities
 //! whose largest is exactly 1: ratios and shares need no normalisation, which therefore happens once.
 
-use foredraft_common::{TokenId, exp};
+use foredraft_common::TokenId;
 
 use crate::history::{HistoryView, TokenCounts};
 use crate::select::{keep_largest, rank, ranked_token, ranked_value};
@@ -116,14 +116,10 @@ impl Transforms {
     /// Top-k looks at the logits before the temperature divides them. That is the same order, because division
     /// by a positive number is monotone, and only k tokens are left to be exponentiated.
     fn weigh(&mut self, max: f32, settings: &SamplingSettings, out: &mut Distribution) {
-        // A division and not a product with 1 / temperature: at the largest logit it gives 0, and so the
-        // weight 1, even when the reciprocal would overflow.
-        let weight = |logit: f32| exp((logit - max) / settings.temperature);
+        let weight = |logit: f32| row::weight(logit, max, settings.temperature);
         let top_k = settings.top_k as usize;
         if top_k == 0 || top_k >= self.values.len() {
-            for value in &mut self.values {
-                *value = weight(*value);
-            }
+            row::weigh(&mut self.values, max, settings.temperature);
             out.set_support_of(&self.values);
             return;
         }

@@ -44,6 +44,16 @@ enum Verify {
 }
 
 impl DraftOptions {
+    /// Whether any draft is named, auto and none included.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.drafts.is_empty()
+    }
+
+    /// The shape, as it is written on the command line.
+    pub(crate) fn tree_name(&self) -> String {
+        self.tree.to_string()
+    }
+
     /// What drafts, in the order in which they are asked; none for plain decoding.
     ///
     /// # Errors

@@ -76,8 +76,8 @@ impl Bench {
         })
     }
 
-    /// One of everything.
-    pub(super) fn round(&mut self) -> Result<(), Exit> {
+    /// One of everything; the passes of the curve, which take longest, only where it is wanted.
+    pub(super) fn round(&mut self, curve: bool) -> Result<(), Exit> {
         for _ in 0..5 {
             self.read_seconds.push(self.reader.read());
         }
@@ -90,6 +90,17 @@ impl Bench {
         let completion = self.generate(self.prefill_tokens, 1)?;
         self.prefill_rates
             .push(self.prefill_tokens as f64 / completion.timings.prefill_seconds);
+        if curve {
+            self.curve()?;
+        }
+        for _ in 0..5 {
+            self.read_seconds.push(self.reader.read());
+        }
+        Ok(())
+    }
+
+    /// Passes of each length, and the parts of some.
+    fn curve(&mut self) -> Result<(), Exit> {
         for rows in 1..=CURVE_ROWS {
             // A step follows steps of its kind: the first passes put caches and clocks into that state, uncounted.
             for pass in 0..UNCOUNTED_PASSES + COUNTED_PASSES {
@@ -105,9 +116,6 @@ impl Bench {
                 .engine
                 .time_parts(self.curve_context, *rows, COUNTED_PASSES);
             rounds.push(parts.map_err(engine_error)?);
-        }
-        for _ in 0..5 {
-            self.read_seconds.push(self.reader.read());
         }
         Ok(())
     }
@@ -168,6 +176,7 @@ impl Bench {
                 .passes
                 .iter()
                 .enumerate()
+                .filter(|(_, seconds)| !seconds.is_empty())
                 .map(|(index, seconds)| {
                     let seconds = Spread::of(seconds);
                     ForwardReport {
@@ -178,8 +187,13 @@ impl Bench {
                     }
                 })
                 .collect(),
-            parts: self.parts.iter().flat_map(part_reports).collect(),
-            drafts: [],
+            parts: self
+                .parts
+                .iter()
+                .filter(|(_, rounds)| !rounds.is_empty())
+                .flat_map(part_reports)
+                .collect(),
+            drafts: Vec::new(),
         }
     }
 }

@@ -1,11 +1,15 @@
-//! What `foredraft bench` does: plain decoding, the prompt, the curve T(M), and the memory's roof, in one run.
+//! What `foredraft bench` does: plain decoding, the prompt, the curve T(M), the memory's roof, and plain decoding against
+//! each draft.
 
+mod compare;
 mod measure;
 mod plot;
+mod prompts;
 mod report;
 
 use std::sync::Arc;
 
+use foredraft::formats::Checkpoint;
 use foredraft::models;
 use foredraft::text::Tokenizer;
 
@@ -21,17 +25,19 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Exit> {
     let model = models::resolve(&args.model, &Stderr::new())?;
     let checkpoint = model.open()?;
     let tokenizer = Arc::new(Tokenizer::open(checkpoint.vocabulary())?);
-    let Loaded { engine, backend } = load::load(&checkpoint, &tokenizer, &args.options)?;
-    drop(checkpoint);
-    let mut bench = measure::Bench::new(engine, backend, args.tokens)?;
-    for round in 0..args.repeat {
-        output::stderr_line(&format!("round {} of {}", round + 1, args.repeat));
-        bench.round()?;
-        if interrupt::requested() {
-            return Err(Exit::Interrupted);
-        }
+    let drafts = args.draft.drafts()?;
+    let comparison = match drafts.is_empty() {
+        true => None,
+        false => Some(compare::Comparison::new(args, &tokenizer)?),
+    };
+    let mut report = measured(args, &checkpoint, &tokenizer)?;
+    for (comparison, draft) in comparison
+        .iter()
+        .flat_map(|c| drafts.iter().map(move |d| (c, d)))
+    {
+        let compared = comparison.run(draft, &checkpoint, &tokenizer)?;
+        report.drafts.push(compared);
     }
-    let report = bench.report(&args.model);
     if let Some(path) = &args.plot {
         std::fs::write(path, plot::svg(&report)).map_err(|error| {
             Exit::failed(
@@ -44,4 +50,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Exit> {
     } else {
         output::stdout(&report::table(&report))
     }
+}
+
+/// The model alone. It is released before it is loaded with a draft.
+fn measured(
+    args: &BenchArgs,
+    checkpoint: &Checkpoint,
+    tokenizer: &Arc<Tokenizer>,
+) -> Result<report::BenchReport, Exit> {
+    let Loaded { engine, backend } = load::load(checkpoint, tokenizer, &args.options)?;
+    let mut bench = measure::Bench::new(engine, backend, args.tokens)?;
+    let rounds = args.rounds();
+    for round in 0..rounds {
+        output::stderr_line(&format!("round {} of {rounds}", round + 1));
+        bench.round(args.wants_curve())?;
+        if interrupt::requested() {
+            return Err(Exit::Interrupted);
+        }
+    }
+    Ok(bench.report(&args.model))
 }
