@@ -275,12 +275,18 @@ mod tests {
             let value = f32::from_bits(0x3000_0000 + next() % 0x0f00_0000);
             // The upper bits of the mantissa and the one below those of f32.
             let middle = 1.0 + (f64::from(next() % (1 << 23)) + 0.5) * 2f64.powi(-23);
-            let divisor = f64::from(value) / middle;
-            for units in [-2, 0, 1] {
-                check(
-                    vec![value],
-                    f64::from_bits((divisor.to_bits() as i64 + units) as u64),
-                );
+            // And a middle below the normal range, where f32 keeps multiples of 2^-149.
+            let tiny = (f64::from(next() % (1 << 22)) + 0.5) * 2f64.powi(-149);
+            for (middle, units) in [
+                (middle, -2),
+                (middle, 0),
+                (middle, 1),
+                (tiny, -1),
+                (tiny, 0),
+            ] {
+                let divisor = f64::from(value) / middle;
+                let near = f64::from_bits((divisor.to_bits() as i64 + units) as u64);
+                check(vec![value], near);
             }
         }
         for round in 0..100 {
