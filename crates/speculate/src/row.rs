@@ -254,10 +254,16 @@ mod tests {
         );
     }
 
-    /// Against the division itself: random values, values whose quotient lies in the middle between two f32 or next to it,
-    /// and quotients below the normal range.
+    /// Against the division itself: any values, values whose quotient lies next to the middle between two f32, and
+    /// quotients below the normal range.
     #[test]
     fn dividing_by_way_of_the_reciprocal_gives_the_bits_of_the_division() {
+        let check = |mut values: Vec<f32>, divisor: f64| {
+            let quotient = |&value: &f32| (f64::from(value) / divisor) as f32;
+            let expected: Vec<f32> = values.iter().map(quotient).collect();
+            divide(&mut values, divisor);
+            assert_eq!(values, expected, "by {divisor}");
+        };
         let mut state = 1u64;
         let mut next = || {
             state = state
@@ -265,38 +271,32 @@ mod tests {
                 .wrapping_add(1);
             (state >> 33) as u32
         };
-        for round in 0..2000 {
-            let divisor = 1.0 + f64::from(next()) * 2f64.powi(-10);
-            let mut values: Vec<f32> = (0..300)
-                .map(|_| {
-                    // Half of them quotients that are the middle of two f32, times the divisor.
-                    let quotient = f32::from_bits(0x3000_0000 + next() % 0x0f00_0000);
-                    let middle = f64::from(quotient) * (1.0 + 2f64.powi(-24));
-                    match next() % 2 {
-                        0 => (middle * divisor) as f32,
-                        _ => quotient,
-                    }
-                })
-                .collect();
-            if round % 3 == 0 {
-                values[17] = f32::MIN_POSITIVE;
+        for _ in 0..200_000 {
+            let value = f32::from_bits(0x3000_0000 + next() % 0x0f00_0000);
+            // The upper bits of the mantissa and the one below those of f32.
+            let middle = 1.0 + (f64::from(next() % (1 << 23)) + 0.5) * 2f64.powi(-23);
+            // And a middle below the normal range, where f32 keeps multiples of 2^-149.
+            let tiny = (f64::from(next() % (1 << 22)) + 0.5) * 2f64.powi(-149);
+            for (middle, units) in [
+                (middle, -2),
+                (middle, 0),
+                (middle, 1),
+                (tiny, -1),
+                (tiny, 0),
+            ] {
+                let divisor = f64::from(value) / middle;
+                let near = f64::from_bits((divisor.to_bits() as i64 + units) as u64);
+                check(vec![value], near);
             }
-            let expected: Vec<f32> = values
-                .iter()
-                .map(|&v| (f64::from(v) / divisor) as f32)
-                .collect();
-            divide(&mut values, divisor);
-            assert_eq!(values, expected);
         }
-        // Divisors whose quotients of small integers fall next to the middle: all are divided, none multiplied.
-        for divisor in [3.0, 5.0, 7.0, 1.0 + 2f64.powi(-24), 1.0 - 2f64.powi(-25)] {
-            let mut values: Vec<f32> = (1..2000).map(|i| i as f32).collect();
-            let expected: Vec<f32> = values
-                .iter()
-                .map(|&v| (f64::from(v) / divisor) as f32)
+        for round in 0..100 {
+            let mut values: Vec<f32> = (0..700)
+                .map(|_| next() as f32 * 2f64.powi(-31) as f32 + 1e-9)
                 .collect();
-            divide(&mut values, divisor);
-            assert_eq!(values, expected);
+            if round % 2 == 0 {
+                values[600] = 1.5 * f32::MIN_POSITIVE;
+            }
+            check(values, 1.0 + f64::from(next()) * 2f64.powi(-16));
         }
     }
 
