@@ -1,8 +1,7 @@
 //! The threads of the backend: one parallel region a pass, with barriers inside it.
 //!
 //! Waiting is bounded spinning, then sleeping: spinning makes a barrier cost well under a microsecond on a quiet machine;
-//! sleeping leaves the processor to a busy neighbour, and is paid back: who slept is let on at once when it is woken. (Yielding in
-//! between, which looks polite, gives the turn away for good: beside two busy processes a pass then took half as long again. See
+//! sleeping leaves the processor to a busy neighbour. (Yielding in between was not seen to help beside busy processes, so it is left out: see
 //! docs/performance.md.)
 
 #![allow(unsafe_code)]

@@ -34,7 +34,7 @@ fn sum_words_body<S: Simd>(simd: S, words: &[u32], sum: &mut u32) {
     let (rows, _) = words.as_chunks::<LANES>();
     let (lines, _) = rows.as_chunks::<4>();
     for (i, line) in lines.iter().enumerate() {
-        // As the linear kernels do: the processor's own prefetching ends at every 4 KiB.
+        // The processor's own prefetching ends at every 4 KiB.
         if let Some(ahead) = lines.get(i + AHEAD_BYTES / size_of_val(line)) {
             simd.prefetch(bytemuck::cast_slice(ahead.as_flattened()));
         }

@@ -199,7 +199,7 @@ impl<'a> Pass<'a> {
         self.model.matrices[projection.weight.index()].panels()
     }
 
-    /// Panels that are taken at once: some [`CLAIM_BYTES`], and no fewer than make about 16 pieces for each worker.
+    /// Panels that are taken at once: some [`CLAIM_BYTES`], but never so few that a worker's share is more than about 16 pieces.
     fn piece(&self, outputs: &[Projection], total: usize, workers: usize) -> usize {
         let width = self.model.matrices[outputs[0].weight.index()].width;
         let by_bytes = CLAIM_BYTES / (width * PANEL_ROWS / 2).max(1);
