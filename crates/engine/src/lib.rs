@@ -26,6 +26,7 @@ mod measure;
 mod output;
 mod request;
 mod sequence;
+mod service;
 mod speculation;
 mod step;
 
@@ -35,4 +36,5 @@ pub use request::{
     Completion, Event, FinishReason, Phases, Request, StepReport, Timings, TokenLogprob,
     TokenOrigin, Usage,
 };
+pub use service::{Listener, Refusal, Service, ServiceFigures, ServiceOptions, Ticket};
 pub use speculation::{DEFAULT_DRAFT_NODES, Speculation, SpeculationFigures, TreeShape};
