@@ -13,7 +13,7 @@ use crate::pages;
 use crate::path::{CpuPath, Isa};
 use crate::pool::Pool;
 use crate::reader::Reader;
-use crate::sizes::{is_streamed, rows, tap_width, widest_input};
+use crate::sizes::{is_streamed, part_elements, rows, tap_width, widest_input};
 use crate::storage::PageKind;
 use crate::weights::{bytes_for, check_shape, find};
 
@@ -152,6 +152,7 @@ impl Backend for CpuBackend {
         }
         memory.scratch_bytes +=
             ActivationBuffer::bytes_for(widest_input(program) * options.max_rows);
+        memory.scratch_bytes += 4 * part_elements(program, options) as u64;
         memory.scratch_bytes += Space::bytes_for(program) * self.threads as u64;
         Ok(memory)
     }

@@ -3,6 +3,7 @@
 mod attention;
 mod linear;
 mod pass;
+mod sharing;
 mod steps;
 mod times;
 
@@ -14,13 +15,13 @@ use foredraft_model::{
 };
 
 use crate::kernels::activations::ActivationBuffer;
-use crate::kernels::attention::Workspace;
+use crate::kernels::attention::{SPLIT, Workspace};
 use crate::kv::KvStore;
 use crate::packing::Weights;
 use crate::path::Isa;
 use crate::pool::Pool;
 use crate::shared::Shared;
-use crate::sizes::{rows, tap_width, widest_head, widest_input};
+use crate::sizes::{part_elements, rows, tap_width, widest_head, widest_input};
 use crate::storage::Storage;
 use crate::weights::Matrix;
 pub(crate) use linear::InputSpace;
@@ -44,6 +45,9 @@ struct Model {
     buffer_starts: Vec<usize>,
     /// Where each of its taps begins in the arena, `[reserved rows, width]` each.
     tap_starts: Vec<usize>,
+    /// Where the results of parts of contexts begin in the arena, and the most that a context has.
+    parts_start: usize,
+    most_parts: usize,
     isa: Isa,
 }
 
@@ -120,6 +124,7 @@ impl CpuExecutor {
         let tap_starts = taps
             .map(|_| reserve(tap_width(&program) * options.max_rows))
             .collect();
+        let parts_start = reserve(part_elements(&program, options));
         Ok(Self {
             kv: KvStore::new(
                 &program.kv_groups,
@@ -137,6 +142,8 @@ impl CpuExecutor {
                 angles,
                 buffer_starts,
                 tap_starts,
+                parts_start,
+                most_parts: options.context_tokens.div_ceil(SPLIT),
                 isa,
             },
             pool,

@@ -34,7 +34,7 @@ pub(crate) trait Simd: Copy {
     fn store(self, lanes: Self::Lanes, values: &mut [f32; LANES]);
     /// Asks for the lines of `bytes`, which will be read soon.
     fn prefetch(self, bytes: &[u8]);
-    /// Asks for the lines of `bytes` in the second cache: many more of them can be under way than into the first.
+    /// Asks for the line of memory where `bytes` begins in the second cache: many more can be under way than into the first.
     fn prefetch_far(self, bytes: &[u8]);
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Lanes, b: Self::Lanes, c: Self::Lanes) -> Self::Lanes;
@@ -124,10 +124,10 @@ mod x86 {
 
     /// Asks for every line of `bytes`.
     #[inline(always)]
-    fn prefetch<const HINT: i32>(bytes: &[u8]) {
+    fn prefetch(bytes: &[u8]) {
         for line in bytes.as_chunks::<64>().0 {
             // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
-            unsafe { _mm_prefetch::<HINT>(line.as_ptr().cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
         }
     }
 
@@ -221,12 +221,13 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(self, bytes: &[u8]) {
-            prefetch::<_MM_HINT_T0>(bytes);
+            prefetch(bytes);
         }
 
         #[inline(always)]
         fn prefetch_far(self, bytes: &[u8]) {
-            prefetch::<_MM_HINT_T1>(bytes);
+            // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().cast()) };
         }
 
         #[inline(always)]
@@ -318,12 +319,13 @@ mod x86 {
 
         #[inline(always)]
         fn prefetch(self, bytes: &[u8]) {
-            prefetch::<_MM_HINT_T0>(bytes);
+            prefetch(bytes);
         }
 
         #[inline(always)]
         fn prefetch_far(self, bytes: &[u8]) {
-            prefetch::<_MM_HINT_T1>(bytes);
+            // SAFETY: every x86-64 has the instruction, and it reads nothing that the program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().cast()) };
         }
 
         #[inline(always)]

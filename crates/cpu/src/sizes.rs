@@ -2,6 +2,8 @@
 
 use foredraft_model::{ExecutorOptions, Op, Program, RowSet};
 
+use crate::kernels::attention::{SPLIT, part_len};
+
 /// Whether a linear layer reads this matrix.
 pub(crate) fn is_streamed(program: &Program, matrix: usize) -> bool {
     program.ops.iter().any(|op| match op {
@@ -16,6 +18,25 @@ pub(crate) fn rows(set: RowSet, options: &ExecutorOptions) -> usize {
         RowSet::All => options.max_rows,
         RowSet::Outputs => options.max_outputs,
     }
+}
+
+/// Up to so many rows the parts of long contexts are shared out among the threads.
+pub(crate) const SPLIT_ROWS: usize = 8;
+
+/// Values of the results of those parts: those of one layer, the widest.
+pub(crate) fn part_elements(program: &Program, options: &ExecutorOptions) -> usize {
+    let parts = options.context_tokens.div_ceil(SPLIT);
+    if parts < 2 {
+        return 0;
+    }
+    let of = |op: &Op| match op {
+        Op::Attend { query, layer, .. } => {
+            let dim = program.kv_groups[layer.group].head_dim;
+            program.buffers[query.index()].width / dim * part_len(dim)
+        }
+        _ => 0,
+    };
+    program.ops.iter().map(of).max().unwrap_or(0) * parts * SPLIT_ROWS
 }
 
 /// The widest input of a linear layer.

@@ -21,16 +21,28 @@ struct Runner {
     executor: Box<dyn Executor>,
     batch: Batch,
     groups: usize,
+    context_tokens: usize,
 }
 
 impl Runner {
     fn new(checkpoint: &Checkpoint, threads: usize, path: CpuPath, kv_type: KvType) -> Self {
+        Self::with_context(checkpoint, threads, path, kv_type, CONTEXT)
+    }
+
+    fn with_context(
+        checkpoint: &Checkpoint,
+        threads: usize,
+        path: CpuPath,
+        kv_type: KvType,
+        context_tokens: usize,
+    ) -> Self {
         let taps = vec![TapPoint::LayerInput(1), TapPoint::Final];
         let program = program_for(checkpoint, &ProgramOptions { taps }).expect("a program");
         let groups = program.kv_groups.len();
         let options = ExecutorOptions {
-            context_tokens: CONTEXT,
-            pages: vec![64; groups],
+            context_tokens,
+            // Three sequences.
+            pages: vec![3 * pages_for(context_tokens); groups],
             kv_type,
             max_rows: MAX_ROWS,
             max_slots: 2 * MAX_ROWS,
@@ -43,12 +55,13 @@ impl Runner {
                 .expect("an executor"),
             batch: Batch::new(),
             groups,
+            context_tokens,
         }
     }
 
     /// Pages of sequence `number`, in an order that is not that of their ids.
     fn tables(&self, number: usize) -> Vec<Vec<PageId>> {
-        let pages = pages_for(CONTEXT) as u32;
+        let pages = pages_for(self.context_tokens) as u32;
         let table: Vec<PageId> = (0..pages)
             .map(|i| PageId(number as u32 * pages + (i * 5 + 3) % pages))
             .collect();
@@ -76,6 +89,24 @@ impl Runner {
             tables: &tables,
         });
         (0..tokens.len())
+            .map(|i| bits(self.executor.logits(i)))
+            .collect()
+    }
+
+    /// Feeds several sequences in one pass, `(number, committed, tokens)` each, and commits nothing.
+    fn beside(&mut self, sequences: &[(usize, usize, &[TokenId])]) -> Vec<Vec<u32>> {
+        self.batch.clear();
+        for (number, committed, tokens) in sequences {
+            let tables = self.tables(*number);
+            let tables = tables.iter().map(Vec::as_slice);
+            let sequence = self.batch.add_sequence(*committed, tables);
+            let mut parent = None;
+            for token in *tokens {
+                parent = Some(self.batch.push(sequence, *token, parent, true));
+            }
+        }
+        self.executor.forward(&self.batch).expect("a pass");
+        (0..self.batch.outputs().len())
             .map(|i| bits(self.executor.logits(i)))
             .collect()
     }
@@ -304,6 +335,44 @@ fn every_path_and_thread_count_gives_the_same_bits() {
                     "{kind}, {kv_type:?}, {threads} threads, {path}"
                 );
             }
+        }
+    }
+}
+
+/// A context of several parts, which threads share: two sequences, the shorter with one part.
+#[test]
+fn a_long_context_has_the_same_bits_however_it_is_shared_out() {
+    let model = TinyModel {
+        context_tokens: 1152,
+        head_dim: 32,
+        layers: 1,
+        kv_heads: 3,
+        ..TinyModel::of_type(WeightType::Q8_0)
+    };
+    let checkpoint = model.checkpoint();
+    let text = tokens(1068, 331, 21);
+    let mut reference: Option<Vec<Vec<u32>>> = None;
+    for path in CpuPath::ALL.into_iter().filter(|p| p.is_available()) {
+        for threads in [1, 2, 4] {
+            let mut runner = Runner::with_context(&checkpoint, threads, path, KvType::F16, 1152);
+            let mut got = Vec::new();
+            let (long, end) = text.split_at(1020);
+            for (i, chunk) in long.chunks(102).enumerate() {
+                runner.path(0, 102 * i, chunk);
+            }
+            runner.path(1, 0, &text[..90]);
+            for (rows, committed) in [(8, 1020), (1, 1020), (9, 1021), (3, 1021)] {
+                got.extend(runner.path(0, committed, &end[committed - 1020..][..rows]));
+            }
+            got.extend(runner.beside(&[(1, 90, &end[..2]), (0, 1024, &end[4..7])]));
+            let reference = reference.get_or_insert_with(|| {
+                // A token says the same with one row, three, nine, and beside another sequence.
+                assert!(got[0] == got[8]);
+                assert!(got[1..4] == got[9..12] && got[1..4] == got[18..21]);
+                assert!(got[4..7] == got[23..26]);
+                got.clone()
+            });
+            assert!(got == *reference, "{threads} threads, {path}");
         }
     }
 }

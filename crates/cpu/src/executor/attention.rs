@@ -2,24 +2,23 @@
 
 use std::ops::Range;
 
-use foredraft_model::kv::KvType;
-use foredraft_model::{Batch, BufferId, KvLayer, Op, Row, VectorId};
+use foredraft_model::kv::{KvGroup, KvType};
+use foredraft_model::{BufferId, KvLayer, Op, Row, VectorId};
 
 use super::pass::Pass;
+use super::sharing::{Item, Sharing, parts, runs};
 use crate::kernels::attention::{
-    Byte, Element, GROUP, Half, Query, Source, Workspace, attend_byte, attend_half,
+    Byte, Element, GROUP, Half, Query, Source, Workspace, attend_byte, attend_half, combine_parts,
+    part_len,
 };
 use crate::kernels::rotate::{Rotation, rotate_head};
 use crate::pool::Worker;
 use crate::shared::share;
 
-/// What one query costs beside another, and what a group costs whatever its size, in the same unit: a key or a value is
-/// loaded and widened by three instructions, and meets a query by one.
-const GROUP_COST: usize = 3;
-
 #[allow(unsafe_code)] // the discipline of `pass`
 impl Pass<'_> {
-    /// Heads of queries and of keys are shared out together.
+    /// A KV head and its query heads, of all rows, go to one worker where that is possible: it is the one that will read most of
+    /// them, and keys of different rows share lines of memory.
     pub(super) fn rotate_and_cache(&self, worker: &Worker<'_>, op: &Op) {
         let Op::RotateAndCache {
             query,
@@ -40,9 +39,10 @@ impl Pass<'_> {
         let table = &self.model.program.ropes[rope.index()];
         let angles = &self.model.angles[rope.index()];
         let norm = |id: &Option<VectorId>| id.map(|v| &self.model.vectors[v.index()][..]);
-        let each = heads + kv_heads;
-        for item in share(self.rows(*query) * each, 1, worker.index, worker.count) {
-            let (row, head) = (item / each, item % each);
+        let (rows, per_head) = (self.rows(*query), heads / kv_heads);
+        let each = (per_head + 1) * rows;
+        for item in share(kv_heads * each, 1, worker.index, worker.count) {
+            let (kv_head, member, row) = (item / each, item % each / rows, item % rows);
             let node = &self.batch.rows()[row];
             let at =
                 node.position.index() * table.pairs()..(node.position.index() + 1) * table.pairs();
@@ -51,20 +51,20 @@ impl Pass<'_> {
                 cosines: &angles.cosines[at.clone()],
                 sines: &angles.sines[at],
             };
-            if head < heads {
+            if member < per_head {
+                let head = kv_head * per_head + member;
                 let place = self.place(*query, row, head * dim..(head + 1) * dim);
                 // SAFETY: heads are shared out.
                 let x = unsafe { self.arena.range_mut(place) };
                 rotate_head(self.model.isa, x, norm(query_norm), *eps, rotation);
             } else {
-                let head = head - heads;
-                let range = head * dim..(head + 1) * dim;
+                let range = kv_head * dim..(kv_head + 1) * dim;
                 // SAFETY: heads are shared out; a slot belongs to one row.
                 unsafe {
                     let k = self.arena.range_mut(self.place(*key, row, range.clone()));
                     let v = self.arena.range(self.place(*value, row, range));
                     rotate_head(self.model.isa, k, norm(key_norm), *eps, rotation);
-                    self.kv.write(*layer, head, node.slot, k, v);
+                    self.kv.write(*layer, kv_head, node.slot, k, v);
                 }
             }
         }
@@ -88,11 +88,11 @@ impl Pass<'_> {
             out,
         };
         match self.kv_type {
-            KvType::F16 => self.attend_over::<Half>(worker, &attend, |source, queries| {
-                attend_half(self.model.isa, source, queries, workspace);
+            KvType::F16 => self.attend_over::<Half>(worker, &attend, |source, queries, part| {
+                attend_half(self.model.isa, source, queries, part, workspace);
             }),
-            KvType::Q8 => self.attend_over::<Byte>(worker, &attend, |source, queries| {
-                attend_byte(self.model.isa, source, queries, workspace);
+            KvType::Q8 => self.attend_over::<Byte>(worker, &attend, |source, queries, part| {
+                attend_byte(self.model.isa, source, queries, part, workspace);
             }),
         }
     }
@@ -101,78 +101,112 @@ impl Pass<'_> {
         &'s self,
         worker: &Worker<'_>,
         attend: &Attend,
-        mut kernel: impl FnMut(Source<'s, E>, &mut [Query<'_>]),
+        mut kernel: impl FnMut(Source<'s, E>, &mut [Query<'_>], Option<usize>),
     ) {
         let group = &self.kv.groups[attend.layer.group];
         let shape = &group.shape;
-        let dim = shape.head_dim;
-        let per_head = self.width(attend.query) / dim / shape.kv_heads;
-        let together = queries_together(self.batch, shape.kv_heads, per_head, worker.count);
-        let groups_of = |run: &Range<usize>| (run.len() * per_head).div_ceil(together);
-        let groups = runs(self.batch).map(|run| groups_of(&run) * shape.kv_heads);
-        let own = share(groups.sum(), 1, worker.index, worker.count);
+        let per_head = self.width(attend.query) / shape.head_dim / shape.kv_heads;
+        let sharing = Sharing::new(self.batch, shape.kv_heads, per_head, worker.count);
+        let items = runs(self.batch).map(|run| sharing.items(self.batch, &run));
+        let own = share(items.sum(), 1, worker.index, worker.count);
         // SAFETY: keys and values of this layer are complete.
         let scratch = unsafe { self.kv.scratch::<E>(attend.layer.group) };
         let mut first = 0;
         for run in runs(self.batch) {
-            let count = groups_of(&run);
-            for item in first.max(own.start)..own.end.min(first + count * shape.kv_heads) {
-                let (head, index) = ((item - first) / count, (item - first) % count);
-                let sequence = self.batch.rows()[run.start].sequence;
+            let count = sharing.items(self.batch, &run);
+            let sequence = self.batch.rows()[run.start].sequence;
+            let committed = self.batch.committed(sequence);
+            let pages = self.batch.pages(sequence, attend.layer.group);
+            for item in first.max(own.start)..own.end.min(first + count) {
+                let Item {
+                    head,
+                    members,
+                    part,
+                } = sharing.item(self.batch, &run, item - first);
                 let source = Source::new(
                     shape,
                     (attend.layer.layer, head),
                     [group.pool::<E>(), scratch],
-                    (
-                        self.batch.pages(sequence, attend.layer.group),
-                        self.batch.committed(sequence),
-                    ),
+                    (pages, committed),
                     attend.scale,
                 );
-                let members = index * together..(run.len() * per_head).min((index + 1) * together);
                 let mut queries: [Query<'_>; GROUP] = std::array::from_fn(|n| {
                     let member = (members.start + n).min(members.end - 1);
                     let row = run.start + member / per_head;
                     let head = head * per_head + member % per_head;
                     let is_real = members.start + n < members.end;
-                    self.query(
-                        attend,
-                        row,
-                        head * dim..(head + 1) * dim,
-                        shape.window,
-                        is_real,
-                    )
+                    self.query(attend, shape, (row, head), is_real.then_some(part))
                 });
-                kernel(source, &mut queries[..members.len()]);
+                kernel(source, &mut queries[..members.len()], part);
             }
-            first += count * shape.kv_heads;
+            first += count;
+        }
+        if sharing.is_split {
+            worker.barrier();
+            self.combine(worker, attend, shape.head_dim);
         }
     }
 
-    /// One head of one row; without an output where it only fills an array.
+    /// Combines the parts of each query, which all workers have made.
+    fn combine(&self, worker: &Worker<'_>, attend: &Attend, dim: usize) {
+        let heads = self.width(attend.query) / dim;
+        let rows = self.batch.rows();
+        for item in share(rows.len() * heads, 1, worker.index, worker.count) {
+            let (row, head) = (item / heads, item % heads);
+            let run = runs(self.batch).find(|run| run.contains(&row));
+            let parts = run.map_or(0, |run| parts(self.batch, &run));
+            let start = self.part_place(attend, dim, (row, head), 0).start;
+            let out = self.place(attend.out, row, head * dim..(head + 1) * dim);
+            // SAFETY: the parts are complete; heads of the output are shared out.
+            unsafe {
+                let made = self.arena.range(start..start + parts * part_len(dim));
+                combine_parts(self.model.isa, made, self.arena.range_mut(out));
+            }
+        }
+    }
+
+    /// Where the result of one part of a query's context is written down.
+    fn part_place(
+        &self,
+        attend: &Attend,
+        dim: usize,
+        (row, head): (usize, usize),
+        part: usize,
+    ) -> Range<usize> {
+        let heads = self.width(attend.query) / dim;
+        let query = row * heads + head;
+        let start = (query * self.model.most_parts + part) * part_len(dim);
+        let start = self.model.parts_start + start;
+        start..start + part_len(dim)
+    }
+
+    /// One head of one row, over its whole context or a part of it; without an output (`None`) where it only fills an
+    /// array.
     fn query(
         &self,
         attend: &Attend,
-        row: usize,
-        range: Range<usize>,
-        window: Option<usize>,
-        is_real: bool,
+        shape: &KvGroup,
+        (row, head): (usize, usize),
+        over: Option<Option<usize>>,
     ) -> Query<'_> {
         let node: &Row = &self.batch.rows()[row];
-        let out = if is_real {
-            self.place(attend.out, row, range.clone())
-        } else {
-            0..0
+        let dim = shape.head_dim;
+        let range = head * dim..(head + 1) * dim;
+        let out = match over {
+            None => 0..0,
+            Some(None) => self.place(attend.out, row, range.clone()),
+            Some(Some(part)) => self.part_place(attend, dim, (row, head), part),
         };
-        // SAFETY: the queries are complete; heads of the output are shared out.
+        // SAFETY: the queries are complete; heads and parts of the output are shared out.
         let (values, out) = unsafe {
             let values = self.arena.range(self.place(attend.query, row, range));
             (values, self.arena.range_mut(out))
         };
+        let position = node.position.index();
         Query {
             values,
             path: self.batch.path(node),
-            first: window.map_or(0, |w| (node.position.index() + 1).saturating_sub(w)),
+            first: shape.window.map_or(0, |w| (position + 1).saturating_sub(w)),
             out,
         }
     }
@@ -192,62 +226,4 @@ struct Attend {
     layer: KvLayer,
     scale: f32,
     out: BufferId,
-}
-
-/// Runs of rows that belong to one sequence.
-fn runs(batch: &Batch) -> impl Iterator<Item = Range<usize>> {
-    let rows = batch.rows();
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let sequence = rows.get(start)?.sequence;
-        let of_run = rows[start..].iter().take_while(|r| r.sequence == sequence);
-        let run = start..start + of_run.count();
-        start = run.end;
-        Some(run)
-    })
-}
-
-/// How many queries are walked together: as many as save work, but so few that every worker gets its share.
-fn queries_together(batch: &Batch, kv_heads: usize, per_head: usize, workers: usize) -> usize {
-    let cost = |together: usize| {
-        let groups = runs(batch).map(|run| (run.len() * per_head).div_ceil(together) * kv_heads);
-        groups.sum::<usize>().div_ceil(workers) * (together + GROUP_COST)
-    };
-    (1..=GROUP).rev().min_by_key(|n| cost(*n)).unwrap_or(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use foredraft_common::TokenId;
-
-    use super::*;
-
-    fn batch(rows: &[usize]) -> Batch {
-        let mut batch = Batch::new();
-        for rows in rows {
-            let sequence = batch.add_sequence(0, []);
-            let mut parent = None;
-            for _ in 0..*rows {
-                parent = Some(batch.push(sequence, TokenId(0), parent, false));
-            }
-        }
-        batch
-    }
-
-    #[test]
-    fn rows_of_a_sequence_are_a_run() {
-        let all: Vec<Range<usize>> = runs(&batch(&[2, 1, 3])).collect();
-        assert_eq!(all, [0..2, 2..3, 3..6]);
-        assert_eq!(runs(&batch(&[])).count(), 0);
-    }
-
-    #[test]
-    fn groups_are_large_where_every_worker_has_work() {
-        // SmolLM2, 8 rows, 2 workers: 24 queries a KV head; 12 groups of 6.
-        assert_eq!(queries_together(&batch(&[8]), 3, 3, 2), 6);
-        // One row of Qwen 1.5B: 6 queries for each of 2 heads, a group for each worker.
-        assert_eq!(queries_together(&batch(&[1]), 2, 6, 2), 6);
-        // The same with 4 workers: 4 groups of 3.
-        assert_eq!(queries_together(&batch(&[1]), 2, 6, 4), 3);
-    }
 }

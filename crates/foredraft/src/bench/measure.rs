@@ -47,11 +47,23 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn new(engine: Engine, backend: CpuBackend, tokens: usize) -> Result<Self, Exit> {
+    /// Answers of `tokens` tokens; passes of the curve after `after`.
+    pub(super) fn new(
+        engine: Engine,
+        backend: CpuBackend,
+        tokens: usize,
+        after: Option<usize>,
+    ) -> Result<Self, Exit> {
         let context = engine.context_tokens();
         if context < DECODE_CONTEXT + CURVE_ROWS + 2 {
             return Err(Exit::input(anyhow::anyhow!(
                 "a context of {context} tokens is too short to measure in: give a longer --context"
+            )));
+        }
+        let most = context - CURVE_ROWS - 1;
+        if let Some(after) = after.filter(|after| *after > most) {
+            return Err(Exit::input(anyhow::anyhow!(
+                "--after {after} leaves no room for the {CURVE_ROWS} rows of the curve in a context of {context} tokens: give at most {most}, or a longer --context"
             )));
         }
         let streamed_bytes = engine.memory().streamed_bytes;
@@ -71,7 +83,7 @@ impl Bench {
             passes: vec![Vec::new(); CURVE_ROWS],
             parts: [1, 8].map(|rows| (rows, Vec::new())),
             prefill_tokens: PREFILL_TOKENS.min(context - 1),
-            curve_context: CURVE_CONTEXT.min(context - CURVE_ROWS - 1),
+            curve_context: after.unwrap_or(CURVE_CONTEXT.min(most)),
             engine,
         })
     }

@@ -59,7 +59,7 @@ fn measured(
     tokenizer: &Arc<Tokenizer>,
 ) -> Result<report::BenchReport, Exit> {
     let Loaded { engine, backend } = load::load(checkpoint, tokenizer, &args.options)?;
-    let mut bench = measure::Bench::new(engine, backend, args.tokens)?;
+    let mut bench = measure::Bench::new(engine, backend, args.tokens, args.after)?;
     let rounds = args.rounds();
     for round in 0..rounds {
         output::stderr_line(&format!("round {} of {rounds}", round + 1));

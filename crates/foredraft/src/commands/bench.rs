@@ -36,6 +36,10 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     curve: bool,
 
+    /// Tokens in the context of the curve's passes [default: 256]
+    #[arg(long, value_name = "N", value_parser = values::count::<{ 1 << 24 }>)]
+    pub(crate) after: Option<usize>,
+
     /// Prompts for comparing drafts: lines of JSON with a "prompt", or with "turns", of which the first is taken
     /// [default: four that are built in]
     #[arg(long, value_name = "FILE.jsonl", requires = "drafts")]

@@ -11,11 +11,13 @@
 //! operation of a query depends on its company, so neither do its bits.
 
 mod element;
+mod parts;
 mod scores;
 mod source;
 mod values;
 
 pub(crate) use element::{Byte, Element, Half};
+pub(crate) use parts::{SPLIT, combine_parts, part_len};
 pub(crate) use source::{Source, Store};
 
 use std::ops::Range;
@@ -26,11 +28,9 @@ use foredraft_model::Slot;
 
 use crate::path::for_each_path;
 use crate::simd::Simd;
+use parts::{Seen, combine, normalize, write_part};
 use scores::score_positions;
 use values::{scale_weights, weigh_values};
-
-/// Positions of a part: partial results are combined at fixed multiples of it.
-pub(crate) const SPLIT: usize = 1024;
 
 /// Queries that may be walked together.
 pub(crate) const GROUP: usize = 6;
@@ -43,7 +43,7 @@ pub(crate) struct Query<'a> {
     pub(crate) path: &'a [Slot],
     /// Positions before this one are outside of the window.
     pub(crate) first: usize,
-    /// `[head_dim]`, overwritten.
+    /// Overwritten: `[head_dim]`, or [`part_len`] where one part is asked for.
     pub(crate) out: &'a mut [f32],
 }
 
@@ -69,13 +69,13 @@ impl Workspace {
 }
 
 for_each_path! {
-    /// Up to [`GROUP`] queries over pages of halves.
-    fn attend_half(source: Source<'_, Half>, queries: &mut [Query<'_>], workspace: &mut Workspace) = attend_all, simd;
+    /// Up to [`GROUP`] queries over pages of halves: the whole context, or the result of one part.
+    fn attend_half(source: Source<'_, Half>, queries: &mut [Query<'_>], part: Option<usize>, workspace: &mut Workspace) = attend_all, simd;
 }
 
 for_each_path! {
-    /// Up to [`GROUP`] queries over pages of bytes.
-    fn attend_byte(source: Source<'_, Byte>, queries: &mut [Query<'_>], workspace: &mut Workspace) = attend_all, simd;
+    /// Up to [`GROUP`] queries over pages of bytes: the whole context, or the result of one part.
+    fn attend_byte(source: Source<'_, Byte>, queries: &mut [Query<'_>], part: Option<usize>, workspace: &mut Workspace) = attend_all, simd;
 }
 
 #[inline(always)]
@@ -83,6 +83,7 @@ fn attend_all<S: Simd, E: Element>(
     simd: S,
     source: Source<'_, E>,
     queries: &mut [Query<'_>],
+    part: Option<usize>,
     workspace: &mut Workspace,
 ) {
     let mut rest = queries;
@@ -90,11 +91,13 @@ fn attend_all<S: Simd, E: Element>(
         let (now, later) = rest.split_at_mut(company::<S>(rest.len()));
         rest = later;
         match now.len() {
-            1 => attend::<S, E, 1>(simd, &source, now, workspace),
-            2 => attend::<S, E, 2>(simd, &source, now, workspace),
-            3 => attend::<S, E, 3>(simd, &source, now, workspace),
-            4 => attend::<S, E, 4>(simd, &source, now, workspace),
-            6 if const { S::QUERIES >= 6 } => attend::<S, E, 6>(simd, &source, now, workspace),
+            1 => attend::<S, E, 1>(simd, &source, now, part, workspace),
+            2 => attend::<S, E, 2>(simd, &source, now, part, workspace),
+            3 => attend::<S, E, 3>(simd, &source, now, part, workspace),
+            4 => attend::<S, E, 4>(simd, &source, now, part, workspace),
+            6 if const { S::QUERIES >= 6 } => {
+                attend::<S, E, 6>(simd, &source, now, part, workspace)
+            }
             _ => {}
         }
     }
@@ -109,18 +112,12 @@ fn company<S: Simd>(queries: usize) -> usize {
     }
 }
 
-/// The maximum score and the sum of the weights of a query so far.
-#[derive(Clone, Copy)]
-struct Seen {
-    max: f32,
-    sum: f32,
-}
-
 #[inline(always)]
 fn attend<S: Simd, E: Element, const N: usize>(
     simd: S,
     source: &Source<'_, E>,
     queries: &mut [Query<'_>],
+    only: Option<usize>,
     workspace: &mut Workspace,
 ) {
     let end_of = |q: &Query<'_>| source.committed + q.path.len();
@@ -128,7 +125,11 @@ fn attend<S: Simd, E: Element, const N: usize>(
     let first = queries.iter().map(|q| q.first).min().unwrap_or(0);
     let end = queries.iter().map(end_of).max().unwrap_or(0);
     let mut seen: [Option<Seen>; N] = [None; N];
-    for index in first / SPLIT..end.div_ceil(SPLIT) {
+    let parts = match only {
+        None => first / SPLIT..end.div_ceil(SPLIT),
+        Some(part) => part..part + 1,
+    };
+    for index in parts {
         let part = index * SPLIT..(index + 1) * SPLIT;
         let scores = &mut workspace.scores[..N * SPLIT];
         score_part::<S, E, N>(simd, source, queries, &shared, &part, scores);
@@ -149,16 +150,21 @@ fn attend<S: Simd, E: Element, const N: usize>(
         }
         let sums = &mut workspace.part[..N * source.head_dim];
         weigh_part::<S, E, N>(simd, source, queries, &shared, &part, (scores, sums));
-        let parts = sums.chunks_exact(source.head_dim);
-        for (((query, part), seen), new) in queries.iter_mut().zip(parts).zip(&mut seen).zip(new) {
-            if let Some(new) = new {
-                *seen = Some(simd.call(|| combine(query.out, *seen, part, new)));
+        let sums = sums.chunks_exact(source.head_dim);
+        for (((query, sums), seen), new) in queries.iter_mut().zip(sums).zip(&mut seen).zip(new) {
+            match (only, new) {
+                (Some(_), new) => write_part(query.out, sums, new),
+                (None, Some(new)) => {
+                    *seen = Some(simd.call(|| combine(query.out, *seen, sums, new)));
+                }
+                (None, None) => {}
             }
         }
     }
-    for (query, seen) in queries.iter_mut().zip(seen) {
-        let norm = 1.0 / seen.map_or(f32::NAN, |seen| seen.sum);
-        query.out.iter_mut().for_each(|out| *out *= norm);
+    if only.is_none() {
+        for (query, seen) in queries.iter_mut().zip(seen) {
+            normalize(query.out, seen);
+        }
     }
 }
 
@@ -291,26 +297,6 @@ fn weigh_alone<S: Simd, E: Element>(
             weigh_values::<S, E, 1>(simd, weights, source, query.path, range, sums);
         });
     }
-}
-
-/// Adds a part's sums to `out`, both brought to the larger of the two maxima.
-#[inline(always)]
-fn combine(out: &mut [f32], seen: Option<Seen>, part: &[f32], new: Seen) -> Seen {
-    let Some(seen) = seen else {
-        out.copy_from_slice(part);
-        return new;
-    };
-    let max = if new.max > seen.max {
-        new.max
-    } else {
-        seen.max
-    };
-    let (old_factor, new_factor) = (exp(seen.max - max), exp(new.max - max));
-    for (out, part) in out.iter_mut().zip(part) {
-        *out = part.mul_add(new_factor, *out * old_factor);
-    }
-    let sum = new.sum.mul_add(new_factor, seen.sum * old_factor);
-    Seen { max, sum }
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use super::element::Element;
 use super::source::{Run, Source};
 use crate::simd::Simd;
 
+/// A line of the caches.
+pub(super) const LINE_BYTES: usize = 64;
+
 /// Pages walked at once: a chain waits for its own last result, so with few queries several pages are needed.
 const fn pages_at_once(queries: usize, registers: usize) -> usize {
     match registers / queries {
@@ -51,18 +54,19 @@ fn score<'a, S: Simd, E: Element, const N: usize, const P: usize>(
         let mut runs = [first; P];
         let mut count = 0;
         while count < P && position < range.end {
-            source.prefetch_keys(simd, position);
             runs[count] = source.run_at(path, position, range.end);
             position += runs[count].count;
             count += 1;
         }
         if count == P {
             let pages = runs.map(|run| source.keys_of(&run));
-            let products = key_products::<S, E, N, P>(simd, queries, pages);
+            let ahead = runs.map(|run| source.keys_ahead(&run));
+            let products = key_products::<S, E, N, P>(simd, queries, pages, ahead);
             simd.call(|| put(source, &runs, products.as_flattened(), scores));
         } else {
             for run in &runs[..count] {
-                let products = key_products::<S, E, N, 1>(simd, queries, [source.keys_of(run)]);
+                let (page, ahead) = (source.keys_of(run), source.keys_ahead(run));
+                let products = key_products::<S, E, N, 1>(simd, queries, [page], [ahead]);
                 simd.call(|| put(source, &[*run], products.as_flattened(), scores));
             }
         }
@@ -96,18 +100,28 @@ fn put<E: Element>(
     }
 }
 
-/// Products of the queries with the 16 keys of each page, `[head_dim][16]`, a lane each: one chain over the head.
+/// Products of the queries with the 16 keys of each page, `[head_dim][16]`, a lane each: one chain over the head. On the way the
+/// pages `ahead` are asked for, line by line: all at once they would hold up the loads of the pages at hand.
 #[inline(always)]
 fn key_products<S: Simd, E: Element, const N: usize, const P: usize>(
     simd: S,
     queries: [&[f32]; N],
     pages: [&[E::Stored]; P],
+    ahead: [&[E::Stored]; P],
 ) -> [[[f32; PAGE_POSITIONS]; N]; P] {
     let head_dim = queries[0].len();
     let queries = queries.map(|q| &q[..head_dim]);
     let pages = pages.map(|page| &page.as_chunks::<PAGE_POSITIONS>().0[..head_dim]);
+    let ahead = ahead.map(|page| &page[..PAGE_POSITIONS * head_dim]);
+    let line = LINE_BYTES / size_of::<E::Stored>();
     let mut sums = [[simd.splat(0.0); N]; P];
     for d in 0..head_dim {
+        let start = d * PAGE_POSITIONS;
+        if start.is_multiple_of(line) {
+            for page in &ahead {
+                simd.prefetch_far(bytemuck::bytes_of(&page[start]));
+            }
+        }
         for (sums, page) in sums.iter_mut().zip(&pages) {
             let keys = E::load(simd, &page[d]);
             for (sum, query) in sums.iter_mut().zip(&queries) {

@@ -4,7 +4,6 @@ use foredraft_model::Slot;
 use foredraft_model::kv::{KvGroup, PAGE_POSITIONS, PageId};
 
 use super::element::Element;
-use crate::simd::Simd;
 
 /// How many pages ahead of its use a page is asked for.
 const AHEAD_PAGES: usize = 8;
@@ -141,27 +140,27 @@ impl<'a, E: Element> Source<'a, E> {
         &run.store.scales[start..][..run.count]
     }
 
-    /// Asks for the keys of the page some way behind a committed position: pages lie anywhere, and the processor cannot
-    /// guess where.
+    /// The keys of the page some way behind a committed position, to be asked for: pages lie anywhere, and the processor cannot
+    /// guess where. Those of the run itself where there is no such page.
     #[inline(always)]
-    pub(super) fn prefetch_keys<S: Simd>(&self, simd: S, position: usize) {
-        self.prefetch(simd, position, self.keys);
+    pub(super) fn keys_ahead(&self, run: &Run<'a, E>) -> &'a [E::Stored] {
+        self.ahead(run, self.keys)
     }
 
-    /// The same for values.
+    /// The same of values.
     #[inline(always)]
-    pub(super) fn prefetch_values<S: Simd>(&self, simd: S, position: usize) {
-        self.prefetch(simd, position, self.values);
+    pub(super) fn values_ahead(&self, run: &Run<'a, E>) -> &'a [E::Stored] {
+        self.ahead(run, self.values)
     }
 
     #[inline(always)]
-    fn prefetch<S: Simd>(&self, simd: S, position: usize, half: usize) {
-        let ahead = position / PAGE_POSITIONS + AHEAD_PAGES;
-        if ahead * PAGE_POSITIONS < self.committed {
-            let start = self.pages[ahead].index() * self.page_elements + half;
-            let elements = &self.pool.elements[start..][..PAGE_POSITIONS * self.head_dim];
-            simd.prefetch_far(bytemuck::cast_slice(elements));
-        }
+    fn ahead(&self, run: &Run<'a, E>, half: usize) -> &'a [E::Stored] {
+        let ahead = run.position / PAGE_POSITIONS + AHEAD_PAGES;
+        let (store, page) = match ahead * PAGE_POSITIONS < self.committed {
+            true => (self.pool, self.pages[ahead].index()),
+            false => (run.store, run.page),
+        };
+        &store.elements[page * self.page_elements + half..][..PAGE_POSITIONS * self.head_dim]
     }
 }
 

@@ -19,7 +19,13 @@ const SCALE: f32 = 0.4;
 const QUERIES: usize = 8;
 
 trait Kernel: Element + Sized {
-    fn attend(isa: Isa, source: Source<'_, Self>, queries: &mut [Query<'_>], space: &mut Workspace);
+    fn attend(
+        isa: Isa,
+        source: Source<'_, Self>,
+        queries: &mut [Query<'_>],
+        part: Option<usize>,
+        space: &mut Workspace,
+    );
 }
 
 impl Kernel for Half {
@@ -27,9 +33,10 @@ impl Kernel for Half {
         isa: Isa,
         source: Source<'_, Half>,
         queries: &mut [Query<'_>],
+        part: Option<usize>,
         space: &mut Workspace,
     ) {
-        attend_half(isa, source, queries, space);
+        attend_half(isa, source, queries, part, space);
     }
 }
 
@@ -38,9 +45,10 @@ impl Kernel for Byte {
         isa: Isa,
         source: Source<'_, Byte>,
         queries: &mut [Query<'_>],
+        part: Option<usize>,
         space: &mut Workspace,
     ) {
-        attend_byte(isa, source, queries, space);
+        attend_byte(isa, source, queries, part, space);
     }
 }
 
@@ -174,9 +182,44 @@ fn run<E: Kernel>(
         })
         .collect();
     for group in queries.chunks_mut(together) {
-        E::attend(isa, source(case), group, &mut space);
+        E::attend(isa, source(case), group, None, &mut space);
     }
     drop(queries);
+    out
+}
+
+/// The same, each part by itself and then combined.
+fn run_parts<E: Kernel>(
+    isa: Isa,
+    case: &Case<'_>,
+    values: &[f32],
+    seen: &[(&[Slot], usize)],
+) -> Vec<f32> {
+    let dim = case.head_dim;
+    let longest = seen.iter().map(|(path, _)| path.len()).max();
+    let parts = (case.committed + longest.expect("a query")).div_ceil(SPLIT);
+    let len = parts * part_len(dim);
+    let mut made = vec![9.0; seen.len() * len];
+    let mut space = Workspace::new(dim);
+    for part in (0..parts).rev() {
+        let places = made.chunks_mut(len);
+        let places = places.map(|query| &mut query[part * part_len(dim)..][..part_len(dim)]);
+        let mut queries: Vec<Query<'_>> = (values.chunks(dim).zip(places).zip(seen))
+            .map(|((values, out), (path, first))| Query {
+                values,
+                path,
+                first: *first,
+                out,
+            })
+            .collect();
+        for group in queries.chunks_mut(3) {
+            E::attend(isa, source(case), group, Some(part), &mut space);
+        }
+    }
+    let mut out = vec![9.0; values.len()];
+    for (out, made) in out.chunks_mut(dim).zip(made.chunks(len)) {
+        combine_parts(isa, made, out);
+    }
     out
 }
 
@@ -240,6 +283,12 @@ fn check<E: Kernel>() {
                         let expected = expected.get_or_insert_with(|| out.clone());
                         assert!(out == *expected, "{label}");
                     }
+                    let out = run_parts::<E>(isa, &case, &values, &seen);
+                    let path = isa.path();
+                    assert!(
+                        Some(out) == expected,
+                        "{path} dim {head_dim} committed {committed} first {first} by parts"
+                    );
                 }
                 let got = expected.expect("a path");
                 let queries = values.chunks(head_dim).zip(got.chunks(head_dim));

@@ -7,6 +7,7 @@ use foredraft_model::Slot;
 
 use super::SPLIT;
 use super::element::Element;
+use super::scores::LINE_BYTES;
 use super::source::Source;
 use crate::simd::Simd;
 
@@ -113,11 +114,14 @@ impl<E: Element> Weigh<'_, E> {
             let run = source.run_at(self.path, position, self.range.end);
             let start = position % SPLIT;
             position += run.count;
-            source.prefetch_values(simd, position);
             let weights: [&[f32]; N] =
                 std::array::from_fn(|n| &self.weights[n * SPLIT + start..][..run.count]);
             let rows = source.values_of(&run)[run.lane * head_dim..].chunks_exact(head_dim);
-            for (i, row) in rows.take(run.count).enumerate() {
+            let ahead = source.values_ahead(&run)[run.lane * head_dim..].chunks_exact(head_dim);
+            for (i, (row, ahead)) in rows.zip(ahead).take(run.count).enumerate() {
+                for line in ahead[d..d + D * LANES].chunks(LINE_BYTES / size_of::<E::Stored>()) {
+                    simd.prefetch_far(bytemuck::bytes_of(&line[0]));
+                }
                 let (columns, _) = row[d..d + D * LANES].as_chunks::<LANES>();
                 let mut values = [simd.splat(0.0); D];
                 for (value, column) in values.iter_mut().zip(columns) {
