@@ -1,0 +1,520 @@
+//! `foredraft serve` from outside: what it answers.
+
+#[path = "support/serve.rs"]
+mod serve;
+
+use serde_json::{Value, json};
+use serve::{ServerProcess, chat_model, run};
+
+const STORY: &str = ", there was a little girl named Lily. She loved to play outside in the park.";
+
+fn texts(answer: &Value) -> Vec<String> {
+    let choices = answer["choices"].as_array().expect("choices");
+    let text = |choice: &Value| {
+        let text = choice["text"].as_str();
+        let text = text.or(choice["message"]["content"].as_str());
+        text.expect("a text").to_owned()
+    };
+    choices.iter().map(text).collect()
+}
+
+/// Of each choice of a stream its text, its finish reason and the lists under this path of its log probabilities, joined.
+fn joined(chunks: &[Value], choices: usize, lists: &str) -> Vec<(String, String, Vec<Value>)> {
+    let mut joined = vec![(String::new(), String::new(), Vec::new()); choices];
+    for choice in chunks.iter().filter_map(|chunk| chunk["choices"].get(0)) {
+        let index = choice["index"].as_u64().expect("an index") as usize;
+        let (text, finish, list) = &mut joined[index];
+        let piece = choice["text"]
+            .as_str()
+            .or(choice["delta"]["content"].as_str());
+        text.push_str(piece.unwrap_or_default());
+        assert!(finish.is_empty(), "nothing comes after the end");
+        finish.push_str(choice["finish_reason"].as_str().unwrap_or_default());
+        let more = choice["logprobs"][lists].as_array().cloned();
+        list.extend(more.unwrap_or_default());
+    }
+    joined
+}
+
+#[test]
+fn a_completion_is_what_run_says() {
+    let server = ServerProcess::start(&["stories260k"]);
+    let answer = server.complete(
+        json!({"model": "stories260k", "prompt": "Once upon a time", "temperature": 0, "max_tokens": 30}),
+    );
+    assert_eq!(answer["object"], "text_completion");
+    assert!(
+        answer["id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("cmpl-"))
+    );
+    assert_eq!(answer["model"], "stories260k");
+    assert!(
+        answer["system_fingerprint"]
+            .as_str()
+            .is_some_and(|f| f.starts_with("fp_"))
+    );
+    assert!(texts(&answer)[0].starts_with(STORY), "{answer}");
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert_eq!(answer["usage"]["completion_tokens"], 30);
+    assert_eq!(
+        answer["usage"]["total_tokens"],
+        30 + answer["usage"]["prompt_tokens"].as_u64().expect("n")
+    );
+    // OpenAI's default is 16 tokens.
+    let short = server.complete(json!({"prompt": "The dog"}));
+    assert_eq!(short["usage"]["completion_tokens"], 16);
+    // Sampled: every setting means what it means to `run`.
+    let words = [
+        "stories260k",
+        "The dog",
+        "-n",
+        "60",
+        "--seed",
+        "7",
+        "-t",
+        "0.9",
+        "--top-p",
+        "0.9",
+        "--top-k",
+        "20",
+        "--min-p",
+        "0.01",
+        "--repeat-penalty",
+        "1.1",
+        "--presence-penalty",
+        "0.3",
+        "--frequency-penalty",
+        "0.2",
+        "--logit-bias",
+        "5=-3",
+    ];
+    let expected = run(&words);
+    let settings = json!({
+        "prompt": "The dog", "max_tokens": 60, "seed": 7, "temperature": 0.9, "top_p": 0.9, "top_k": 20, "min_p": 0.01,
+        "repetition_penalty": 1.1, "presence_penalty": 0.3, "frequency_penalty": 0.2, "logit_bias": {"5": -3},
+    });
+    let answer = server.complete(settings.clone());
+    assert_eq!(texts(&answer)[0], expected["text"]);
+    assert_eq!(answer["seed"], 7);
+    for (field, other) in [
+        ("seed", json!(8)),
+        ("temperature", json!(2)),
+        ("top_p", json!(0.2)),
+        ("top_k", json!(1)),
+        ("min_p", json!(1)),
+        ("repetition_penalty", json!(5)),
+        ("presence_penalty", json!(2)),
+        ("frequency_penalty", json!(2)),
+        ("logit_bias", json!({"5": 100})),
+    ] {
+        let mut settings = settings.clone();
+        settings[field] = other;
+        assert_ne!(
+            texts(&server.complete(settings))[0],
+            expected["text"],
+            "{field} is ignored"
+        );
+    }
+    // Without a seed one is drawn, told, and repeats the answer.
+    let first = server.complete(json!({"prompt": "A cat", "max_tokens": 40}));
+    let again =
+        server.complete(json!({"prompt": "A cat", "max_tokens": 40, "seed": first["seed"]}));
+    assert_eq!(texts(&first), texts(&again));
+}
+
+#[test]
+fn a_chat_is_what_run_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = chat_model(folder.path());
+    let server = ServerProcess::start(&[&model, "--alias", "teller"]);
+    let words = ["--seed", "3", "-t", "1", "--top-p", "1", "-n", "50"];
+    let expected = run(&[&[&model, "Tell a story."], &words[..]].concat());
+    let chat = json!({
+        "model": "teller", "messages": [{"role": "user", "content": "Tell a story."}], "seed": 3,
+        "max_completion_tokens": 50, "user": "someone", "an unknown field": {"is": "ignored"},
+    });
+    let answer = server.ask("/v1/chat/completions", &chat);
+    assert_eq!(answer["object"], "chat.completion");
+    assert!(
+        answer["id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("chatcmpl-"))
+    );
+    assert_eq!(answer["model"], "teller");
+    assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
+    assert_eq!(texts(&answer)[0], expected["text"]);
+    assert_eq!(
+        answer["usage"]["prompt_tokens"],
+        expected["usage"]["prompt_tokens"]
+    );
+    // Parts are one text, and "developer" is the system.
+    let with = |message: Value| {
+        let messages = json!([message, {"role": "user", "content": "Hi."}]);
+        let chat = json!({"messages": messages, "temperature": 0, "max_tokens": 20});
+        texts(&server.ask("/v1/chat/completions", &chat))
+    };
+    let system = with(json!({"role": "system", "content": "Be\nbrief."}));
+    assert_eq!(
+        with(
+            json!({"role": "developer", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]})
+        ),
+        system
+    );
+    assert_ne!(
+        with(json!({"role": "system", "content": "Be loud."})),
+        system
+    );
+    // A stream says the same.
+    let mut streamed = chat.clone();
+    streamed["stream_options"] = json!({"include_usage": true});
+    let chunks = server.stream("/v1/chat/completions", streamed);
+    assert_eq!(chunks[0]["object"], "chat.completion.chunk");
+    assert_eq!(
+        chunks[0]["choices"][0]["delta"],
+        json!({"role": "assistant", "content": ""})
+    );
+    let (text, finish, _) = &joined(&chunks, 1, "content")[0];
+    assert_eq!(
+        (text.as_str(), finish.as_str()),
+        (expected["text"].as_str().expect("text"), "length")
+    );
+    let (last, others) = chunks.split_last().expect("chunks");
+    assert_eq!(
+        (&last["usage"], &last["choices"]),
+        (&answer["usage"], &json!([]))
+    );
+    assert!(
+        others
+            .iter()
+            .all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some())
+    );
+    assert!(chunks.iter().all(|chunk| chunk["id"] == chunks[0]["id"]));
+}
+
+#[test]
+fn several_answers_have_one_seed_and_are_numbered() {
+    let server = ServerProcess::start(&["stories260k"]);
+    let body = json!({"prompt": "One day", "n": 3, "max_tokens": 30, "temperature": 1.2});
+    let answer = server.complete(body.clone());
+    let three = texts(&answer);
+    assert_eq!(three.len(), 3);
+    assert!(three[0] != three[1] && three[1] != three[2] && three[0] != three[2]);
+    assert_eq!(answer["usage"]["completion_tokens"], 90);
+    let one = server.complete(json!({"prompt": "One day", "max_tokens": 1}));
+    assert_eq!(
+        answer["usage"]["prompt_tokens"], one["usage"]["prompt_tokens"],
+        "a prompt counts once"
+    );
+    // The drawn seed repeats all three, and the first of them alone.
+    let mut again = body.clone();
+    again["seed"] = answer["seed"].clone();
+    assert_eq!(texts(&server.complete(again.clone())), three);
+    let streamed = joined(
+        &server.stream("/v1/completions", again.clone()),
+        3,
+        "tokens",
+    );
+    assert_eq!(
+        streamed
+            .iter()
+            .map(|(text, ..)| text.clone())
+            .collect::<Vec<_>>(),
+        three
+    );
+    again["n"] = json!(1);
+    assert_eq!(texts(&server.complete(again)), three[..1]);
+    // Several prompts: the answers to the first come first.
+    let prompts = json!({"prompt": ["Once", "The dog"], "n": 2, "max_tokens": 10, "seed": 1});
+    let four = texts(&server.complete(prompts));
+    for (i, prompt) in ["Once", "The dog"].iter().enumerate() {
+        let alone = server.complete(json!({"prompt": prompt, "n": 2, "max_tokens": 10, "seed": 1}));
+        assert_eq!(texts(&alone), four[2 * i..2 * i + 2]);
+    }
+}
+
+#[test]
+fn prompts_may_be_tokens_and_be_echoed() {
+    let server = ServerProcess::start(&["stories260k"]);
+    let tokenized = server.ask(
+        "/tokenize",
+        &json!({"prompt": "Once upon a time", "return_token_strs": true}),
+    );
+    let tokens = tokenized["tokens"].clone();
+    assert_eq!(tokenized["count"], tokens.as_array().expect("ids").len());
+    assert_eq!(tokenized["max_model_len"], 512);
+    assert_eq!(tokenized["token_strs"][0], "<s>");
+    let bare = server.ask(
+        "/tokenize",
+        &json!({"prompt": "Once upon a time", "add_special_tokens": false}),
+    );
+    assert_eq!(
+        bare["tokens"].as_array().expect("ids")[..],
+        tokens.as_array().expect("ids")[1..]
+    );
+    let text = server.ask("/detokenize", &json!({"tokens": tokens}));
+    assert_eq!(text, json!({"prompt": "Once upon a time"}));
+    let say = |prompt: Value, echo: bool| {
+        let body = json!({"prompt": prompt, "temperature": 0, "max_tokens": 12, "echo": echo});
+        let answer = texts(&server.complete(body.clone()));
+        let streamed = joined(
+            &server.stream("/v1/completions", body),
+            answer.len(),
+            "tokens",
+        );
+        assert_eq!(
+            streamed
+                .into_iter()
+                .map(|(text, ..)| text)
+                .collect::<Vec<_>>(),
+            answer
+        );
+        answer
+    };
+    let plain = say(json!("Once upon a time"), false);
+    assert_eq!(say(tokens.clone(), false), plain);
+    assert_eq!(say(json!([tokens]), false), plain);
+    let echoed = format!("Once upon a time{}", plain[0]);
+    assert_eq!(say(json!("Once upon a time"), true), [echoed.clone()]);
+    assert_eq!(say(json!([tokens, tokens]), true), [echoed.clone(), echoed]);
+    // Nothing but the prompt.
+    let nothing = server.complete(json!({"prompt": "Once", "echo": true, "max_tokens": 0}));
+    assert_eq!(
+        (
+            texts(&nothing)[0].as_str(),
+            &nothing["choices"][0]["finish_reason"]
+        ),
+        ("Once", &json!("length"))
+    );
+}
+
+#[test]
+fn stop_texts_end_an_answer_before_them() {
+    let server = ServerProcess::start(&["stories260k", "--stop", " in the park"]);
+    for (stop, expected) in [
+        (json!(" She loved"), ", there was a little girl named Lily."),
+        (json!(["xyz", " girl", " little"]), ", there was a"),
+        // The server's own, unless the request has others.
+        (
+            Value::Null,
+            ", there was a little girl named Lily. She loved to play outside",
+        ),
+    ] {
+        let body =
+            json!({"prompt": "Once upon a time", "temperature": 0, "max_tokens": 40, "stop": stop});
+        let answer = server.complete(body.clone());
+        assert_eq!(texts(&answer)[0], expected);
+        assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+        let chunks = server.stream("/v1/completions", body);
+        let (text, finish, _) = &joined(&chunks, 1, "tokens")[0];
+        assert_eq!((text.as_str(), finish.as_str()), (expected, "stop"));
+    }
+}
+
+#[test]
+fn log_probabilities_have_openais_shapes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = ServerProcess::start(&[&chat_model(folder.path())]);
+    let body =
+        json!({"prompt": "Once upon a time", "temperature": 0, "max_tokens": 12, "logprobs": 2});
+    let answer = server.complete(body.clone());
+    let logprobs = &answer["choices"][0]["logprobs"];
+    let list = |name: &str| logprobs[name].as_array().expect("a list").clone();
+    let (tokens, chosen, top) = (list("tokens"), list("token_logprobs"), list("top_logprobs"));
+    assert_eq!((tokens.len(), chosen.len(), top.len()), (12, 12, 12));
+    let strings: Vec<&str> = tokens.iter().filter_map(Value::as_str).collect();
+    assert_eq!(strings.concat(), texts(&answer)[0]);
+    let mut offset = 0;
+    for i in 0..12 {
+        assert_eq!(list("text_offset")[i], offset);
+        offset += strings[i].chars().count();
+        // At temperature 0 the token is the likeliest.
+        let of = top[i].as_object().expect("a map");
+        assert_eq!(of.len(), 2);
+        assert_eq!(of[strings[i]], chosen[i]);
+        assert!(of.values().all(|p| p.as_f64() <= chosen[i].as_f64()));
+    }
+    let chunks = server.stream("/v1/completions", body);
+    for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+        assert_eq!(joined(&chunks, 1, name)[0].2, list(name), "{name}");
+    }
+    let chat = json!({
+        "messages": [{"role": "user", "content": "Hi."}], "temperature": 0, "max_tokens": 12, "logprobs": true, "top_logprobs": 3,
+    });
+    let answer = server.ask("/v1/chat/completions", &chat);
+    let content = answer["choices"][0]["logprobs"]["content"]
+        .as_array()
+        .expect("a list");
+    let mut bytes = Vec::new();
+    for token in content {
+        let top = token["top_logprobs"].as_array().expect("a list");
+        assert_eq!(top.len(), 3);
+        assert_eq!(
+            (&top[0]["token"], &top[0]["logprob"]),
+            (&token["token"], &token["logprob"])
+        );
+        let own = token["bytes"].as_array().expect("bytes");
+        bytes.extend(own.iter().map(|byte| byte.as_u64().expect("a byte") as u8));
+    }
+    assert_eq!(String::from_utf8(bytes).expect("text"), texts(&answer)[0]);
+    let chunks = server.stream("/v1/chat/completions", chat);
+    assert_eq!(&joined(&chunks, 1, "content")[0].2, content);
+    // Not asked for: null.
+    let answer = server.complete(json!({"prompt": "Once"}));
+    assert!(answer["choices"][0]["logprobs"].is_null());
+}
+
+#[test]
+fn drafts_are_told_and_can_be_switched_for_each_request() {
+    let server = ServerProcess::start(&[
+        "stories260k",
+        "--draft",
+        "model:stories260k",
+        "--draft-max",
+        "4",
+    ]);
+    let ask = |speculation: Value| {
+        let body = json!({"prompt": "Once upon a time", "max_tokens": 60, "seed": 5, "speculation": speculation});
+        let answer = server.complete(body);
+        (texts(&answer)[0].clone(), answer["speculation"].clone())
+    };
+    let (expected, on) = ask(Value::Null);
+    // The model drafts for itself with its own noise: it is always right.
+    assert_eq!(on["drafters"], json!(["model:stories260k"]));
+    assert_eq!(
+        (&on["verify"], &on["tokens_per_step"]),
+        (&json!("coupled"), &json!(5.0))
+    );
+    assert_eq!((&on["drafted"], &on["accepted"]), (&json!(48), &json!(48)));
+    assert_eq!(on["accepted_by_depth"], json!([1.0, 1.0, 1.0, 1.0]));
+    for off in [
+        json!(false),
+        json!("off"),
+        json!({"enabled": false}),
+        json!({"draft_max": 0}),
+    ] {
+        let (text, figures) = ask(off);
+        assert_eq!(text, expected);
+        assert_eq!(
+            (&figures["drafters"], &figures["verify"]),
+            (&json!([]), &Value::Null)
+        );
+        assert_eq!(
+            (&figures["drafted"], &figures["tokens_per_step"]),
+            (&json!(0), &json!(1.0))
+        );
+    }
+    let (text, two) = ask(json!({"draft_max": 2, "tree": "chain"}));
+    assert_eq!((&text, &two["tokens_per_step"]), (&expected, &json!(3.0)));
+    let (text, grid) = ask(json!({"tree": "2x2", "verify": "coupled"}));
+    assert_eq!(
+        (&text, &grid["accepted_by_depth"]),
+        (&expected, &json!([1.0, 1.0]))
+    );
+    let (_, block) = ask(json!({"verify": "block"}));
+    assert_eq!(block["verify"], "block");
+    // Without a seed the rule is rejection, and its text is repeated with it; answers are counted together.
+    let body = json!({"prompt": "One day", "max_tokens": 40, "n": 2});
+    let first = server.complete(body.clone());
+    assert_eq!(first["speculation"]["verify"], "rejection");
+    let mut again = body;
+    again["seed"] = first["seed"].clone();
+    again["speculation"] = json!({"verify": "rejection"});
+    let again = server.complete(again);
+    assert_eq!(
+        (texts(&again), &again["speculation"]),
+        (texts(&first), &first["speculation"])
+    );
+    // A stream tells it in its last chunk.
+    let chunks = server.stream(
+        "/v1/completions",
+        json!({"prompt": "Once upon a time", "max_tokens": 60, "seed": 5}),
+    );
+    let (last, others) = chunks.split_last().expect("chunks");
+    assert_eq!(last["speculation"], on);
+    assert_eq!(
+        (&last["seed"], &last["choices"][0]["finish_reason"]),
+        (&json!(5), &json!("length"))
+    );
+    assert!(
+        others
+            .iter()
+            .all(|chunk| chunk.get("speculation").is_none())
+    );
+    let metric = |name: &str| server.metric(&format!("vllm:spec_decode_num_{name}_total"), "");
+    assert!(metric("draft_tokens") > 0.0 && metric("accepted_tokens") > 0.0);
+    assert_eq!(metric("accepted_tokens"), metric("accepted_tokens_per_pos"));
+}
+
+#[test]
+fn the_model_the_metrics_and_the_description() {
+    let server = ServerProcess::start(&["stories260k", "--alias", "a", "--alias", "b"]);
+    let models = server.get("/v1/models").json();
+    assert_eq!(models["object"], "list");
+    let card = &models["data"][0];
+    assert_eq!(
+        (&card["id"], &card["object"], &card["max_model_len"]),
+        (&json!("a"), &json!("model"), &json!(512))
+    );
+    for name in ["a", "b", "stories260k"] {
+        assert_eq!(&server.get(&format!("/v1/models/{name}")).json(), card);
+        server.complete(json!({"model": name, "prompt": "x", "max_tokens": 3}));
+    }
+    assert_eq!(server.get("/health").json(), json!({"status": "ok"}));
+    assert_eq!(server.get("/ready").json(), json!({"status": "ok"}));
+    assert_eq!(
+        server.metric("vllm:generation_tokens_total", "model_name=\"a\""),
+        9.0
+    );
+    assert_eq!(
+        server.metric("vllm:request_success_total", "finished_reason=\"length\""),
+        3.0
+    );
+    assert_eq!(
+        server.metric("vllm:time_to_first_token_seconds_count", ""),
+        3.0
+    );
+    assert_eq!(
+        server.metric("vllm:inter_token_latency_seconds_count", ""),
+        6.0
+    );
+    assert_eq!(
+        server.metric("vllm:e2e_request_latency_seconds_count", ""),
+        3.0
+    );
+    assert_eq!(server.busy(), 0.0);
+    let description = server.get("/openapi.json").json();
+    assert!(
+        description["openapi"]
+            .as_str()
+            .is_some_and(|v| v.starts_with("3."))
+    );
+    assert!(description["paths"]["/v1/chat/completions"]["post"].is_object());
+}
+
+/// A word of three characters of which the vocabulary knows bytes only: it comes as whole characters.
+#[test]
+fn characters_come_whole() {
+    let server = ServerProcess::start(&["stories260k"]);
+    let tokenized = server.ask(
+        "/tokenize",
+        &json!({"prompt": "é", "add_special_tokens": false}),
+    );
+    let tokens = tokenized["tokens"].as_array().expect("ids").clone();
+    // Only the bytes of é may be said, so that half of one comes now and then: no event may hold it.
+    let mut bias = serde_json::Map::new();
+    for id in &tokens[tokens.len() - 2..] {
+        bias.insert(id.to_string(), json!(100));
+    }
+    let body =
+        json!({"prompt": "é", "max_tokens": 40, "seed": 1, "logit_bias": bias, "logprobs": 1});
+    let answer = server.complete(body.clone());
+    let chunks = server.stream("/v1/completions", body);
+    let (text, _, tokens) = &joined(&chunks, 1, "tokens")[0];
+    assert_eq!(text, &texts(&answer)[0]);
+    assert!(text.contains('é'), "{text}");
+    assert!(
+        tokens.iter().any(|token| token == "bytes:\\xc3"),
+        "{tokens:?}"
+    );
+}
