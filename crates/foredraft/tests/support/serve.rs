@@ -388,3 +388,32 @@ pub fn run(words: &[&str]) -> Value {
     );
     serde_json::from_slice(&output.stdout).expect("one object")
 }
+
+/// The texts of an answer, in order.
+pub fn texts(answer: &Value) -> Vec<String> {
+    let choices = answer["choices"].as_array().expect("choices");
+    let text = |choice: &Value| {
+        let text = choice["text"].as_str();
+        let text = text.or(choice["message"]["content"].as_str());
+        text.expect("a text").to_owned()
+    };
+    choices.iter().map(text).collect()
+}
+
+/// Of each choice of a stream its text, its finish reason and the lists under this path of its log probabilities, joined.
+pub fn joined(chunks: &[Value], choices: usize, lists: &str) -> Vec<(String, String, Vec<Value>)> {
+    let mut joined = vec![(String::new(), String::new(), Vec::new()); choices];
+    for choice in chunks.iter().filter_map(|chunk| chunk["choices"].get(0)) {
+        let index = choice["index"].as_u64().expect("an index") as usize;
+        let (text, finish, list) = &mut joined[index];
+        let piece = choice["text"]
+            .as_str()
+            .or(choice["delta"]["content"].as_str());
+        text.push_str(piece.unwrap_or_default());
+        assert!(finish.is_empty(), "nothing comes after the end");
+        finish.push_str(choice["finish_reason"].as_str().unwrap_or_default());
+        let more = choice["logprobs"][lists].as_array().cloned();
+        list.extend(more.unwrap_or_default());
+    }
+    joined
+}
