@@ -21,7 +21,15 @@ fn long(stream: bool) -> Value {
 fn slow(words: &[&str]) -> ServerProcess {
     ServerProcess::start(
         &[
-            &["stories260k", "--cpu-path", "portable", "--threads", "1"],
+            &[
+                "stories260k",
+                "--cpu-path",
+                "portable",
+                "--threads",
+                "1",
+                "--max-queue",
+                "1000",
+            ],
             words,
         ]
         .concat(),
@@ -172,28 +180,27 @@ fn a_client_that_leaves_leaves_nothing() {
 #[test]
 fn a_slow_reader_holds_up_nobody() {
     let server = slow(&["--stream-buffer", "20", "--write-timeout", "1"]);
-    let mut bodies = Vec::new();
-    for _ in 0..3 {
-        let mut sent = server.send_json(COMPLETIONS, &long(true));
-        read_until(&mut sent, "\"text\"");
-        bodies.push(sent);
-    }
+    // With log probabilities, some MB of them, which the system's own buffers hold, are soon said.
+    let mut body = long(true);
+    body["logprobs"] = json!(20);
+    let mut sent = server.send_json(COMPLETIONS, &body);
+    read_until(&mut sent, "\"text\"");
     let asked = Instant::now();
     server.complete(json!({"prompt": "x", "max_tokens": 3}));
     server.wait_until("rest", || server.busy() == 0.0);
+    let said = server.metric("vllm:inter_token_latency_seconds_count", "");
+    assert!(said < 25_000.0, "all that was asked for are 50000: {said}");
     assert!(
         asked.elapsed() < Duration::from_secs(50),
         "{:?}",
         asked.elapsed()
     );
-    // Their connections are closed, though nobody has read them to the end.
+    // The connection is closed, though nobody has read it to the end.
+    let cut = ["abort", "error"].map(|how| format!("finish=\"{how}\""));
     server.wait_until("the log", || {
         let lines = server.stderr();
-        lines
-            .iter()
-            .filter(|line| line.contains("finish=\"abort\"") || line.contains("finish=\"error\""))
-            .count()
-            == 3
+        let is_cut = |line: &String| cut.iter().any(|cut| line.contains(cut));
+        lines.iter().any(is_cut)
     });
 }
 
