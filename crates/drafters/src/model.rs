@@ -222,7 +222,9 @@ impl Drafter for ModelDrafter {
             };
             sequence.accept(verdict, &mut self.slots, &mut self.path);
             // Without pages nothing is lost: `begin` catches up, and tells what is wrong.
-            if sequence.pages.reserve(self.slots.len(), &mut self.pools) {
+            let mut copies = Vec::new();
+            if (sequence.pages).reserve(self.slots.len(), &mut self.pools, &mut copies) {
+                self.executor.copy_pages(&copies);
                 self.executor.commit(Commit {
                     slots: &self.slots,
                     committed: sequence.pages.committed(),

@@ -2,7 +2,7 @@
 
 use foredraft_common::TokenId;
 use foredraft_model::kv::PageId;
-use foredraft_model::{PagePool, PageTables};
+use foredraft_model::{PageCopy, PagePool, PageTables};
 
 /// Tokens and where their keys and values are.
 ///
@@ -58,9 +58,14 @@ impl Sequence {
         self.tokens.extend_from_slice(prompt);
     }
 
-    /// Takes the pages that `more` further tokens need. `false`, with nothing taken, when a pool has too few.
-    pub(crate) fn reserve(&mut self, more: usize, pools: &mut [PagePool]) -> bool {
-        self.pages.reserve(more, pools)
+    /// See [`PageTables::reserve`].
+    pub(crate) fn reserve(
+        &mut self,
+        more: usize,
+        pools: &mut [PagePool],
+        copies: &mut Vec<PageCopy>,
+    ) -> bool {
+        self.pages.reserve(more, pools, copies)
     }
 
     /// Counts `more` tokens as committed; their pages are reserved and written.
@@ -83,7 +88,7 @@ mod tests {
         let mut pools = [PagePool::new(8), PagePool::new(8)];
         let mut sequence = Sequence::new(2);
         sequence.restart(&ids(0..40), &mut pools);
-        assert!(sequence.reserve(40, &mut pools));
+        assert!(sequence.reserve(40, &mut pools, &mut Vec::new()));
         sequence.commit(40);
         assert_eq!((pools[0].used(), pools[1].used()), (3, 3));
 

@@ -287,9 +287,11 @@ impl Engine {
     /// Copies the nodes in `self.slots`, which follow the committed tokens, from the scratch to pages.
     pub(crate) fn commit(&mut self) -> Result<(), EngineError> {
         let count = self.slots.len();
-        if !self.sequence.reserve(count, &mut self.pools) {
+        let mut copies = Vec::new();
+        if !self.sequence.reserve(count, &mut self.pools, &mut copies) {
             return Err(EngineError::Pages);
         }
+        self.executor.copy_pages(&copies);
         self.executor.commit(Commit {
             slots: &self.slots,
             committed: self.sequence.committed(),

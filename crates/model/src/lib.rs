@@ -33,7 +33,7 @@ pub use backend::{
     Memory, Part, PartTime, TapHandle, unwatched,
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
-pub use pages::{PagePool, PageTables};
+pub use pages::{PageCopy, PagePool, PageTables};
 pub use program::{
     BufferId, BufferSpec, KvLayer, MatrixId, MatrixSpec, Op, Program, Projection, RopeId, RowSet,
     TapId, TapPoint, VectorId, VectorSpec,

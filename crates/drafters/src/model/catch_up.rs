@@ -70,7 +70,10 @@ impl ModelDrafter {
             if rows == 0 {
                 continue;
             }
-            if !sequence.pages.reserve(rows, &mut self.pools) {
+            let mut copies = Vec::new();
+            let has_pages = sequence.pages.reserve(rows, &mut self.pools, &mut copies);
+            self.executor.copy_pages(&copies);
+            if !has_pages {
                 self.release_reservations();
                 let pages = self.options.pages.iter().copied().min().unwrap_or(0);
                 return Err(self.failed(Failure::Pages { pages }));

@@ -10,7 +10,7 @@ use foredraft_drafters::{DraftSizes, ModelDrafter, executor_options};
 use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, Program,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, PageCopy, Program,
     ProgramOptions, TapHandle, TapId, program_for, unwatched,
 };
 use foredraft_speculate::{
@@ -93,6 +93,10 @@ impl Executor for Counted {
 
     fn commit(&mut self, commit: Commit<'_>) {
         self.inner.commit(commit);
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) {
+        self.inner.copy_pages(copies);
     }
 
     fn tap(&self, tap: TapId) -> TapHandle {

@@ -7,7 +7,7 @@ use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadWatch, Memory,
-    PartTime, Program, TapHandle, TapId,
+    PageCopy, PartTime, Program, TapHandle, TapId,
 };
 
 /// What an executor was asked to do.
@@ -106,6 +106,10 @@ impl Executor for WatchedExecutor {
         let mut seen = self.seen.lock().expect("no test panicked in it");
         seen.commits.push(commit.slots.len());
         self.inner.commit(commit);
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) {
+        self.inner.copy_pages(copies);
     }
 
     fn tap(&self, tap: TapId) -> TapHandle {
