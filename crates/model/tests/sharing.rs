@@ -103,6 +103,11 @@ impl World {
                 self.cache.clear(&mut self.pools);
                 self.cached.clear();
             }
+            _ if self.random.below(20) == 0 => {
+                while self.sequences.len() > 1 {
+                    self.end();
+                }
+            }
             _ => {}
         }
     }
@@ -193,20 +198,40 @@ impl World {
         sequence.tables.commit(more);
     }
 
+    /// Lets the cache make room, and expects what can be counted by hand.
     fn make_room(&mut self, index: usize, more: usize) -> bool {
         let needed = self.sequences[index].tables.needs(more, &self.pools);
-        let evicted = self.evict_naively(needed);
+        self.evict_naively(needed);
         let Sequence { tokens, tables } = &self.sequences[index];
-        let has_room = self.cache.make_room(tables, more, &mut self.pools);
-        if has_room && !evicted {
-            // It goes on in a page that was the cache's too.
-            let page = tables.tables()[0][tokens.len() / PAGE_POSITIONS];
-            self.cached.retain(|cached| cached.pages[0] != page);
-            self.counts.wrote_in_place += 1;
-        } else {
-            assert_eq!(has_room, evicted);
-        }
-        let fits = pages_for(tokens.len() + more) <= PAGES[0].min(PAGES[1]);
+        let (table, all) = (&tables.tables()[0], pages_for(tokens.len() + more));
+        let holders = |page: PageId| {
+            let sequences = self.sequences.iter();
+            let sequences = sequences.filter(|other| other.tables.tables()[0].contains(&page));
+            let cached = self.cached.iter().filter(|cached| cached.pages[0] == page);
+            (sequences.count(), cached.count())
+        };
+        let pages = |pages: usize| (0..pages as u32).map(PageId);
+        let is_free = |&page: &PageId| holders(page) == (0, 0);
+        let free = pages(PAGES[0]).filter(is_free).count();
+        let last = table
+            .get(tokens.len() / PAGE_POSITIONS)
+            .filter(|_| more > 0);
+        let has_room = match last.map(|&page| (page, holders(page))) {
+            // Without room for a copy: in the page that was the cache's too, unless more of the cache is behind it.
+            Some((page, (1, 1))) if free + table.len() == all && self.is_last(page) => {
+                self.cached.retain(|cached| cached.pages[0] != page);
+                self.counts.wrote_in_place += 1;
+                true
+            }
+            Some((_, (sequences, cached))) => {
+                let copies = usize::from(sequences + cached > 1);
+                all + copies <= free + table.len()
+            }
+            None => all <= free + table.len(),
+        };
+        let made = self.cache.make_room(tables, more, &mut self.pools);
+        assert_eq!(made, has_room);
+        let fits = all <= PAGES[0].min(PAGES[1]);
         assert!(has_room || self.sequences.len() > 1 || !fits, "stuck");
         has_room
     }
@@ -311,6 +336,11 @@ impl World {
 impl World {
     fn free(&self) -> usize {
         self.pools[0].free().min(self.pools[1].free())
+    }
+
+    fn is_last(&self, page: PageId) -> bool {
+        let cached = self.cached.iter().find(|cached| cached.pages[0] == page);
+        cached.is_some_and(|cached| !self.cached.iter().any(|other| cached.is_before(other)))
     }
 
     fn is_idle(&self, cached: &Cached) -> bool {
