@@ -24,6 +24,7 @@ mod batch;
 mod decoder;
 pub mod kv;
 mod pages;
+mod prefix;
 mod program;
 mod rope;
 
@@ -34,6 +35,7 @@ pub use backend::{
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
 pub use pages::{PageCopy, PagePool, PageTables};
+pub use prefix::{PrefixCache, PrefixFigures};
 pub use program::{
     BufferId, BufferSpec, KvLayer, MatrixId, MatrixSpec, Op, Program, Projection, RopeId, RowSet,
     TapId, TapPoint, VectorId, VectorSpec,

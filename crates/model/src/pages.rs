@@ -147,30 +147,19 @@ impl PageTables {
         pools: &mut [PagePool],
         copies: &mut Vec<PageCopy>,
     ) -> bool {
-        if more == 0 {
-            return true;
-        }
-        let (next, needed) = (
-            self.committed / PAGE_POSITIONS,
-            pages_for(self.committed + more),
-        );
-        // The page that the next token goes to, if it is there and others read it.
-        let shared = |table: &[PageId], pool: &PagePool| {
-            let page = table.get(next).copied();
-            page.filter(|&page| pool.holders(page) > 1)
-        };
-        let suffices = |(table, pool): (&Vec<PageId>, &PagePool)| {
-            let own = usize::from(shared(table, pool).is_some());
-            needed.saturating_sub(table.len()) + own <= pool.free()
-        };
-        if !self.tables.iter().zip(pools.iter()).all(suffices) {
+        let free = pools.iter().map(PagePool::free).min();
+        if self.needs(more, pools) > free.unwrap_or(0) {
             return false;
         }
+        let needed = pages_for(self.committed + more);
+        let next = self.committed / PAGE_POSITIONS;
         for (group, (table, pool)) in self.tables.iter_mut().zip(pools).enumerate() {
-            if let Some(from) = shared(table, pool)
+            if let Some(page) = table.get_mut(next)
+                && more > 0
+                && pool.holders(*page) > 1
                 && let Some(to) = pool.allocate()
             {
-                table[next] = to;
+                let from = std::mem::replace(page, to);
                 pool.release(from);
                 copies.push(PageCopy { group, from, to });
             }
@@ -178,6 +167,36 @@ impl PageTables {
             table.extend((0..missing).map_while(|_| pool.allocate()));
         }
         true
+    }
+
+    /// Pages that every pool must have free for [`PageTables::reserve`] to take what `more` further tokens need.
+    pub fn needs(&self, more: usize, pools: &[PagePool]) -> usize {
+        let all = pages_for(self.committed + more);
+        let next = self.committed / PAGE_POSITIONS;
+        let of = |(table, pool): (&Vec<PageId>, &PagePool)| {
+            let is_shared = |&page: &PageId| more > 0 && pool.holders(page) > 1;
+            let copies = table.get(next).is_some_and(is_shared);
+            all.saturating_sub(table.len()) + usize::from(copies)
+        };
+        self.tables.iter().zip(pools).map(of).max().unwrap_or(0)
+    }
+
+    /// The page of a layer group that the next token goes to, if it is there already.
+    pub(crate) fn next_page(&self, group: usize) -> Option<PageId> {
+        let table = self.tables.get(group)?;
+        table.get(self.committed / PAGE_POSITIONS).copied()
+    }
+
+    /// Becomes one more holder of a page in each layer group, in which the next `tokens` tokens are.
+    ///
+    /// The pages before it are full.
+    pub(crate) fn push_shared(&mut self, pages: &[PageId], tokens: usize, pools: &mut [PagePool]) {
+        debug_assert!(self.committed.is_multiple_of(PAGE_POSITIONS));
+        for ((table, &page), pool) in self.tables.iter_mut().zip(pages).zip(pools) {
+            pool.hold(page);
+            table.push(page);
+        }
+        self.committed += tokens;
     }
 
     /// A second holder of the first `tokens` committed tokens (of all, when there are no more than that), the last page
