@@ -7,11 +7,14 @@
 use std::sync::Arc;
 
 use foredraft_model::ForwardError;
+use foredraft_speculate::TargetBuffers;
 
 use crate::answer::Answer;
 use crate::engine::{Engine, Finished};
 use crate::error::EngineError;
+use crate::pages::Pages;
 use crate::request::{FinishReason, Request, RequestId};
+use crate::sequence::Sequence;
 use crate::task::Task;
 
 impl Engine {
@@ -27,6 +30,7 @@ impl Engine {
             _ => self.drafters.names().map(str::to_owned).collect(),
         };
         let answer = Answer::new(request, &self.model.tokenizer, drafters)?;
+        self.pages.release(&mut self.timed, false);
         let id = RequestId(self.next_id);
         self.next_id += 1;
         self.waiting
@@ -130,5 +134,21 @@ impl Engine {
         self.pages.release(&mut task.sequence, result.is_ok());
         self.drafters.forget(task.sequence_id());
         (task.id, result.map(|finish| task.answer.finish(finish)))
+    }
+
+    /// After a panic in the middle of a step nothing that it worked with can be relied on: ends every request with an
+    /// error, and begins with empty pools.
+    pub(crate) fn reset(&mut self, message: &str, finished: &mut Vec<Finished>) {
+        finished.append(&mut self.ended);
+        for task in self.running.drain(..).chain(self.waiting.drain(..)) {
+            let message = message.to_owned();
+            self.figures.ended.failed += 1;
+            self.drafters.forget(task.sequence_id());
+            finished.push((task.id, Err(EngineError::Panicked { message })));
+        }
+        let groups = self.pages.groups();
+        self.pages = Pages::new(&self.model.options.pages);
+        self.timed = Sequence::new(Vec::new(), groups);
+        self.target = TargetBuffers::new();
     }
 }

@@ -5,12 +5,15 @@ use foredraft_formats::Checkpoint;
 use foredraft_model::kv::{KvType, PAGE_POSITIONS, pages_for};
 use foredraft_model::{Backend, ExecutorOptions, LoadError, Memory, Program};
 
-use crate::engine::EngineOptions;
+use crate::options::EngineOptions;
+use crate::speculation::DEFAULT_DRAFT_NODES;
 
 /// Rows of one pass: a prompt is read in chunks of at most this many tokens.
 pub(crate) const CHUNK_ROWS: usize = 256;
 /// Rows of one pass whose logits may be asked for, at least: what the curve T(M) is measured with.
 const LEAST_OUTPUTS: usize = 32;
+/// Sequences at a time, at most: a pass has room for each of them and for a prompt and a tree beside them.
+const MOST_SEQUENCES: usize = CHUNK_ROWS / 2;
 
 /// Why the memory or the context cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -43,14 +46,39 @@ pub enum BudgetError {
         /// The most.
         limit: usize,
     },
+    /// More sequences than a pass has rows for, or none.
+    #[error("{asked} sequences at a time cannot be run: give a number from 1 to {limit}")]
+    Sequences {
+        /// Asked for.
+        asked: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// A step that would read nothing.
+    #[error("prompts cannot be read in 0 rows a step: give at least 1")]
+    PromptRows,
+    /// Room for less than one sequence.
+    #[error(
+        "room for keys and values of {asked} tokens is less than one context of {context_tokens}: give at least that, or a shorter context"
+    )]
+    KvTokens {
+        /// Asked for.
+        asked: usize,
+        /// Tokens of a sequence.
+        context_tokens: usize,
+    },
     /// Weights, keys and values do not fit.
     #[error(
-        "a context of {context_tokens} tokens needs {} ({}), the budget is {}: {remedy}",
+        "a context of {context_tokens} tokens, {sequences} at a time with KV of {kv_tokens} tokens in all, needs {} ({}), the budget is {}: {remedy}",
         size(target.total_bytes() + draft.total_bytes()), parts(target, draft), size(*budget_bytes)
     )]
     Memory {
         /// The context asked for.
         context_tokens: usize,
+        /// Sequences at a time.
+        sequences: usize,
+        /// Positions of keys and values over all sequences.
+        kv_tokens: usize,
         /// What the model needs for it.
         target: Memory,
         /// What the drafts need for it; zeros without any.
@@ -108,44 +136,75 @@ pub(crate) struct Plan {
 }
 
 /// All that shares the budget.
+#[derive(Clone, Copy)]
 struct Models<'a> {
     backend: &'a dyn Backend,
     target: &'a Candidate<'a>,
     drafts: &'a [Candidate<'a>],
     kv_type: KvType,
     max_draft_nodes: usize,
+    sequences: usize,
+}
+
+/// Room for keys and values.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Positions of one sequence.
+    context_tokens: usize,
+    /// Pages over all sequences.
+    pages: usize,
+}
+
+impl Room {
+    /// Of one context.
+    fn of_one(context_tokens: usize) -> Self {
+        Self {
+            context_tokens,
+            pages: pages_for(context_tokens),
+        }
+    }
 }
 
 impl<'a> Models<'a> {
-    /// Room for one sequence of `context_tokens` positions: for each model, or for as many as a draft was made for.
-    fn plan(&self, context_tokens: usize) -> Plan {
+    /// What is reserved: for each draft as many pages as for the target, as far as its context reaches.
+    fn plan(&self, room: Room) -> Plan {
+        let Room {
+            context_tokens,
+            pages,
+        } = room;
+        // A pass gives the logits of every root, and of the nodes of usual trees, or of one that is as large as may be.
+        let usual = self.sequences * (1 + DEFAULT_DRAFT_NODES.min(self.max_draft_nodes));
+        let outputs = usual.max(self.sequences + self.max_draft_nodes);
         let target = ExecutorOptions {
             context_tokens,
-            pages: vec![pages_for(context_tokens); self.target.program.kv_groups.len()],
+            pages: vec![pages; self.target.program.kv_groups.len()],
             kv_type: self.kv_type,
             max_rows: CHUNK_ROWS,
             max_slots: CHUNK_ROWS,
-            // One pass gives the logits of the root and of every node.
-            max_outputs: (self.max_draft_nodes + 1).max(LEAST_OUTPUTS),
+            max_outputs: outputs.clamp(LEAST_OUTPUTS, CHUNK_ROWS),
         };
         let sizes = DraftSizes {
             context_tokens,
-            sequences: 1,
+            sequences: self.sequences,
             draft_max: self.max_draft_nodes,
             kv_type: self.kv_type,
         };
-        let drafts = self.drafts.iter();
+        let of_draft = |draft: &Candidate<'_>| {
+            let mut options = executor_options(&draft.program, &sizes);
+            for reserved in &mut options.pages {
+                *reserved = (*reserved).min(pages);
+            }
+            options
+        };
         Plan {
             target,
-            drafts: drafts
-                .map(|draft| executor_options(&draft.program, &sizes))
-                .collect(),
+            drafts: self.drafts.iter().map(of_draft).collect(),
         }
     }
 
     /// What the target and the drafts take.
-    fn needs(&self, context_tokens: usize) -> Result<(Memory, Memory), LoadError> {
-        let plan = self.plan(context_tokens);
+    fn needs(&self, room: Room) -> Result<(Memory, Memory), LoadError> {
+        let plan = self.plan(room);
         let of = |candidate: &Candidate<'_>, options: &ExecutorOptions| {
             self.backend
                 .memory(&candidate.program, candidate.weights, options)
@@ -162,42 +221,48 @@ impl<'a> Models<'a> {
         Ok((target, draft))
     }
 
-    fn bytes(&self, context_tokens: usize) -> Result<u64, LoadError> {
-        let (target, draft) = self.needs(context_tokens)?;
+    fn bytes(&self, room: Room) -> Result<u64, LoadError> {
+        let (target, draft) = self.needs(room)?;
         Ok(target.total_bytes().saturating_add(draft.total_bytes()))
     }
 
-    /// The longest context in whole pages, below `too_long`, that fits; 0 when none does.
+    /// The longest context in whole pages, below `too_long`, of which one fits; 0 when none does.
     fn longest(&self, too_long: usize, budget_bytes: u64) -> Result<usize, LoadError> {
-        // Memory grows with the context.
-        let (mut fits, mut too_long) = (0, too_long.div_ceil(PAGE_POSITIONS));
-        while too_long - fits > 1 {
-            let middle = (fits + too_long) / 2;
-            if self.bytes(middle * PAGE_POSITIONS)? <= budget_bytes {
-                fits = middle;
-            } else {
-                too_long = middle;
-            }
-        }
-        Ok(fits * PAGE_POSITIONS)
+        let fits = |pages| {
+            let room = Room::of_one(pages * PAGE_POSITIONS);
+            Ok(self.bytes(room)? <= budget_bytes)
+        };
+        Ok(most(0, too_long.div_ceil(PAGE_POSITIONS), fits)? * PAGE_POSITIONS)
     }
 
-    /// What would fit into the budget where a context of `wanted` tokens does not and one of `longest` does.
-    fn remedy(
-        &self,
-        wanted: usize,
-        longest: usize,
-        budget_bytes: u64,
-    ) -> Result<String, LoadError> {
+    /// The most pages, of at least one context and fewer than `room` has, that fit.
+    fn most_pages(&self, room: Room, budget_bytes: u64) -> Result<usize, LoadError> {
+        let fits = |pages| Ok(self.bytes(Room { pages, ..room })? <= budget_bytes);
+        most(pages_for(room.context_tokens), room.pages, fits)
+    }
+
+    /// What would fit into the budget where `room` does not.
+    fn remedy(&self, room: Room, budget_bytes: u64) -> Result<String, LoadError> {
         let mut fitting = Vec::new();
-        if longest > 0 {
+        let (context, one) = (room.context_tokens, Room::of_one(room.context_tokens));
+        if self.bytes(one)? <= budget_bytes {
+            let tokens = self.most_pages(room, budget_bytes)? * PAGE_POSITIONS;
+            fitting.push(format!("KV of {tokens} tokens"));
+        } else if let longest @ 1.. = self.longest(context, budget_bytes)? {
             fitting.push(format!("a context of {longest} tokens"));
+        }
+        let single = Models {
+            sequences: 1,
+            ..*self
+        };
+        if self.sequences > 1 && single.bytes(one)? <= budget_bytes {
+            fitting.push("one sequence at a time".to_owned());
         }
         let in_8_bits = Models {
             kv_type: KvType::Q8,
             ..*self
         };
-        if self.kv_type != KvType::Q8 && in_8_bits.bytes(wanted)? <= budget_bytes {
+        if self.kv_type != KvType::Q8 && in_8_bits.bytes(room)? <= budget_bytes {
             fitting.push("keys and values in 8 bits (--kv q8)".to_owned());
         }
         let alone = Models {
@@ -205,9 +270,9 @@ impl<'a> Models<'a> {
             ..*self
         };
         if !self.drafts.is_empty() {
-            if alone.bytes(wanted)? <= budget_bytes {
+            if alone.bytes(room)? <= budget_bytes {
                 fitting.push("the model without its draft".to_owned());
-            } else if let context @ 1.. = alone.longest(wanted, budget_bytes)? {
+            } else if let context @ 1.. = alone.longest(context, budget_bytes)? {
                 fitting.push(format!("a context of {context} tokens without the draft"));
             }
         }
@@ -217,54 +282,139 @@ impl<'a> Models<'a> {
         Ok(format!(
             "not even a short context fits beside the weights; use a smaller quantization, or a budget of {}",
             // Rounded up: what is advised must suffice.
-            size(self.bytes(PAGE_POSITIONS)? + (1 << 20))
+            size(single.bytes(Room::of_one(PAGE_POSITIONS))? + (1 << 20))
         ))
+    }
+
+    fn too_much(&self, room: Room, budget_bytes: u64) -> Result<BudgetError, LoadError> {
+        let (target, draft) = self.needs(room)?;
+        Ok(BudgetError::Memory {
+            context_tokens: room.context_tokens,
+            sequences: self.sequences,
+            kv_tokens: room.pages * PAGE_POSITIONS,
+            target,
+            draft,
+            budget_bytes,
+            remedy: self.remedy(room, budget_bytes)?,
+        })
     }
 }
 
-/// Decides the context: the one asked for, or the model's own, or the longest that fits.
+/// The largest number from `fits` on and below `too_many` that `does` fit; more never do where fewer do not.
+fn most(
+    mut fits: usize,
+    mut too_many: usize,
+    does: impl Fn(usize) -> Result<bool, LoadError>,
+) -> Result<usize, LoadError> {
+    while too_many.saturating_sub(fits) > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        if does(middle)? {
+            fits = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    Ok(fits)
+}
+
+/// Decides the context: the one asked for, or the model's own, or the longest that fits. Then the room for keys and values:
+/// what is asked for, or a context for each sequence, or what fits.
 pub(crate) fn plan(
     backend: &dyn Backend,
     target: &Candidate<'_>,
     drafts: &[Candidate<'_>],
     options: &EngineOptions,
 ) -> Result<Plan, BudgetError> {
-    let model = target.program.context_tokens;
-    let asked = options.context_tokens;
-    match asked {
-        Some(asked) if asked > model => return Err(BudgetError::ContextTooLong { asked, model }),
-        Some(asked) if asked < 2 => return Err(BudgetError::ContextTooSmall { asked, minimum: 2 }),
-        _ => {}
-    }
-    let max_draft_nodes = options.max_draft_nodes;
-    if max_draft_nodes >= CHUNK_ROWS {
-        let (asked, limit) = (max_draft_nodes, CHUNK_ROWS - 1);
-        return Err(BudgetError::DraftNodes { asked, limit });
-    }
+    check(target.program.context_tokens, options)?;
     let models = Models {
         backend,
         target,
         drafts,
         kv_type: options.kv_type,
-        max_draft_nodes,
+        max_draft_nodes: options.max_draft_nodes,
+        sequences: options.max_sequences,
     };
-    let wanted = asked.unwrap_or(model);
-    let needed = models.bytes(wanted)?;
-    let Some(budget_bytes) = options.memory_bytes.filter(|budget| needed > *budget) else {
-        return Ok(models.plan(wanted));
+    let budget_bytes = options.memory_bytes.unwrap_or(u64::MAX);
+    let context_tokens = context(&models, options, budget_bytes)?;
+    let one = pages_for(context_tokens);
+    let pages = match options.kv_tokens {
+        Some(asked) => pages_for(asked).max(one),
+        None => one.saturating_mul(options.max_sequences),
     };
-    let longest = models.longest(wanted, budget_bytes)?;
-    if asked.is_none() && longest >= MINIMUM_CONTEXT.min(model) {
-        return Ok(models.plan(longest));
+    let room = Room {
+        context_tokens,
+        pages,
+    };
+    if models.bytes(room)? <= budget_bytes {
+        return Ok(models.plan(room));
     }
-    let (target, draft) = models.needs(wanted)?;
-    Err(BudgetError::Memory {
-        context_tokens: wanted,
-        target,
-        draft,
-        budget_bytes,
-        remedy: models.remedy(wanted, longest, budget_bytes)?,
-    })
+    if options.kv_tokens.is_some() {
+        return Err(models.too_much(room, budget_bytes)?);
+    }
+    let pages = models.most_pages(room, budget_bytes)?;
+    Ok(models.plan(Room { pages, ..room }))
+}
+
+/// The context, of which at least one fits.
+fn context(
+    models: &Models<'_>,
+    options: &EngineOptions,
+    budget_bytes: u64,
+) -> Result<usize, BudgetError> {
+    let model = models.target.program.context_tokens;
+    let most = options.kv_tokens.unwrap_or(usize::MAX).min(model);
+    let wanted = options.context_tokens.unwrap_or(most);
+    let one = Room::of_one(wanted);
+    if models.bytes(one)? <= budget_bytes {
+        return Ok(wanted);
+    }
+    let longest = models.longest(wanted, budget_bytes)?;
+    if options.context_tokens.is_none() && longest >= MINIMUM_CONTEXT.min(model) {
+        return Ok(longest);
+    }
+    Err(models.too_much(one, budget_bytes)?)
+}
+
+/// Checks what needs no arithmetic.
+fn check(model: usize, options: &EngineOptions) -> Result<(), BudgetError> {
+    const LEAST_CONTEXT: usize = 2;
+    let &EngineOptions {
+        context_tokens,
+        kv_tokens,
+        max_draft_nodes,
+        max_sequences,
+        prompt_rows,
+        ..
+    } = options;
+    if let Some(asked) = context_tokens.filter(|&asked| asked > model) {
+        return Err(BudgetError::ContextTooLong { asked, model });
+    }
+    if let Some(asked) = context_tokens.filter(|&asked| asked < LEAST_CONTEXT) {
+        let minimum = LEAST_CONTEXT;
+        return Err(BudgetError::ContextTooSmall { asked, minimum });
+    }
+    if let Some(asked) = kv_tokens {
+        let context_tokens = context_tokens.unwrap_or(LEAST_CONTEXT);
+        if asked < context_tokens {
+            return Err(BudgetError::KvTokens {
+                asked,
+                context_tokens,
+            });
+        }
+    }
+    if !(1..=MOST_SEQUENCES).contains(&max_sequences) {
+        let (asked, limit) = (max_sequences, MOST_SEQUENCES);
+        return Err(BudgetError::Sequences { asked, limit });
+    }
+    let limit = CHUNK_ROWS - max_sequences;
+    if max_draft_nodes > limit {
+        let asked = max_draft_nodes;
+        return Err(BudgetError::DraftNodes { asked, limit });
+    }
+    match prompt_rows {
+        0 => Err(BudgetError::PromptRows),
+        _ => Ok(()),
+    }
 }
 
 /// A context that is chosen for the user is never shorter than this.

@@ -118,8 +118,7 @@ impl Turn<'_> {
                 let row = row(&*self.model.executor, outputs, from);
                 let logprob = self.model.logprob(row, token, top);
                 let position = before + *emitted;
-                let logprob =
-                    logprob.map_err(|source| EngineError::Logits { position, source })?;
+                let logprob = logprob.map_err(|source| EngineError::Logits { position, source })?;
                 task.answer.logprobs.push(logprob);
             }
             task.answer.tokens.push(token);

@@ -19,7 +19,7 @@ use crate::figures::{Costs, DrafterFigures, EngineFigures};
 use crate::options::EngineOptions;
 use crate::pages::Pages;
 use crate::request::{Completion, Event, Request, RequestId};
-use crate::scheduler::{Scheduler, Share, Want};
+use crate::scheduler::{PassLimits, Scheduler, Share, Want};
 use crate::sequence::Sequence;
 use crate::task::Task;
 
@@ -53,7 +53,7 @@ pub struct Engine {
     pub(crate) pages: Pages,
     pub(crate) drafters: Drafters,
     pub(crate) max_sequences: usize,
-    pub(crate) prompt_rows: usize,
+    pub(crate) limits: PassLimits,
     pub(crate) next_id: u64,
     /// In the order in which they start.
     pub(crate) waiting: VecDeque<Task>,
@@ -145,6 +145,13 @@ impl Engine {
             allowed.ban(id);
         }
         let streamed_bytes = executor.memory().streamed_bytes;
+        let limits = PassLimits {
+            rows: reserved.max_rows,
+            outputs: reserved.max_outputs,
+            prompt_rows: options.prompt_rows,
+        };
+        // What the budget has seen to.
+        debug_assert!(limits.serves(options.max_sequences, options.max_draft_nodes));
         Self {
             pages: Pages::new(&reserved.pages),
             timed: Sequence::new(Vec::new(), reserved.pages.len()),
@@ -158,7 +165,7 @@ impl Engine {
             },
             drafters: Drafters::default(),
             max_sequences: options.max_sequences,
-            prompt_rows: options.prompt_rows,
+            limits,
             next_id: 0,
             waiting: VecDeque::new(),
             running: Vec::new(),
@@ -176,7 +183,10 @@ impl Engine {
     /// (`lookup`) before those that sample. The number of a drafter in this list is the `source` of its nodes, for the
     /// figures. No request may be waiting or running.
     pub fn set_drafters(&mut self, drafters: Vec<Box<dyn Drafter + Send>>) {
-        debug_assert!(self.is_idle(), "requests know the drafters that they began with");
+        debug_assert!(
+            self.is_idle(),
+            "requests know the drafters that they began with"
+        );
         self.drafters = Drafters::new(drafters);
         let figures = |name: &str| DrafterFigures {
             name: name.to_owned(),
@@ -228,7 +238,6 @@ impl Engine {
     pub fn forget(&mut self) {
         self.pages.release(&mut self.timed, false);
         self.pages.clear();
-        self.drafters.clear();
     }
 
     /// Answers a request. `on_event` hears of progress and text, and may end the answer. For an engine that has nothing else to

@@ -82,9 +82,7 @@ pub enum EngineError {
 /// Runs what belongs to one request: a panic in it becomes that request's error.
 ///
 /// What `work` has changed so far stays changed; the caller throws the request's state away.
-pub(crate) fn guarded<T>(
-    work: impl FnOnce() -> Result<T, EngineError>,
-) -> Result<T, EngineError> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result.unwrap_or_else(|payload| {
         Err(EngineError::Panicked {

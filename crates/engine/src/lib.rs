@@ -18,22 +18,34 @@
 //! - an answer depends on its request alone: not on chunks, threads, or what was cached before, nor (with a
 //!   seed, or at temperature 0) on drafts.
 
+mod admission;
 mod answer;
 mod budget;
 mod drafting;
+mod emit;
 mod engine;
+mod error;
+mod figures;
 mod measure;
+mod options;
 mod output;
+mod pages;
 mod request;
+mod scheduler;
 mod sequence;
 mod service;
 mod speculation;
 mod step;
+mod task;
 
 pub use budget::{BudgetError, size};
-pub use engine::{DraftModel, Engine, EngineError, EngineOptions};
+pub use engine::{DraftModel, Engine, Finished};
+pub use error::EngineError;
+pub use figures::{DrafterFigures, EndedFigures, EngineFigures};
+pub use options::EngineOptions;
+pub use pages::PageFigures;
 pub use request::{
-    Completion, Event, FinishReason, Phases, Request, StepReport, Timings, TokenLogprob,
+    Completion, Event, FinishReason, Phases, Request, RequestId, StepReport, Timings, TokenLogprob,
     TokenOrigin, Usage,
 };
 pub use service::{Listener, Refusal, Service, ServiceFigures, ServiceOptions, Ticket};

@@ -3,7 +3,7 @@
 //! A page is free, or held by sequences, by the cache of past texts, or by both. What only the cache holds is there until
 //! somebody needs the room.
 
-use foredraft_model::kv::{PAGE_POSITIONS, PageId, pages_for};
+use foredraft_model::kv::{PAGE_POSITIONS, pages_for};
 use foredraft_model::{Commit, Executor, PageCopy, PagePool, PrefixCache, Slot};
 
 use crate::sequence::Sequence;
@@ -172,7 +172,10 @@ impl Pages {
             tables: sequence.tables(),
         });
         sequence.pages.commit(slots.len());
-        let (before, now) = (committed / PAGE_POSITIONS, sequence.committed() / PAGE_POSITIONS);
+        let (before, now) = (
+            committed / PAGE_POSITIONS,
+            sequence.committed() / PAGE_POSITIONS,
+        );
         if now > before {
             let full = &sequence.tokens()[..now * PAGE_POSITIONS];
             self.cache.insert(full, &sequence.pages, &mut self.pools);

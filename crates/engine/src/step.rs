@@ -19,7 +19,6 @@ use crate::emit::Turn;
 use crate::engine::{Engine, Finished};
 use crate::error::{EngineError, guarded};
 use crate::request::{Event, FinishReason, Phases, RequestId};
-use crate::scheduler::PassLimits;
 
 /// Who hears of what happens to which request, and may end it.
 pub(crate) type OnEvent<'e> = &'e mut dyn FnMut(RequestId, Event<'_>) -> ControlFlow<()>;
@@ -59,13 +58,8 @@ impl Engine {
         self.wants.clear();
         let tasks = self.running.iter_mut();
         self.wants.extend(tasks.map(|task| task.want(context)));
-        let limits = PassLimits {
-            rows: self.model.options.max_rows,
-            outputs: self.model.options.max_outputs,
-            prompt_rows: self.prompt_rows,
-        };
         self.scheduler
-            .share_out(&self.wants, limits, &mut self.shares);
+            .share_out(&self.wants, self.limits, &mut self.shares);
         for (task, &share) in self.running.iter_mut().zip(&self.shares) {
             task.take(share);
         }

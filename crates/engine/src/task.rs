@@ -74,9 +74,7 @@ impl Task {
     /// What it wants of the next pass in a context of `context` tokens: no tree deeper than what can still be emitted.
     pub(crate) fn want(&mut self, context: usize) -> Want {
         let speculation = &self.answer.request.speculation;
-        let remaining = self
-            .answer
-            .remaining(self.sequence.tokens().len(), context);
+        let remaining = self.answer.remaining(self.sequence.tokens().len(), context);
         // The last token that may be emitted needs no node: the target chooses it anyway.
         let depth = remaining.saturating_sub(1);
         let asked = match self.answer.is_speculative() {

@@ -16,6 +16,8 @@ pub struct PagePool {
     holders: Vec<u32>,
     /// Pages without a holder; the last is handed out next.
     free: Vec<PageId>,
+    /// Pages with more than one holder.
+    shared: usize,
 }
 
 impl PagePool {
@@ -24,6 +26,7 @@ impl PagePool {
         Self {
             holders: vec![0; pages],
             free: (0..pages as u32).rev().map(PageId).collect(),
+            shared: 0,
         }
     }
 
@@ -42,8 +45,10 @@ impl PagePool {
         let holders = &mut self.holders[page.index()];
         assert!(*holders > 0, "page {} is released but not held", page.0);
         *holders -= 1;
-        if *holders == 0 {
-            self.free.push(page);
+        match *holders {
+            0 => self.free.push(page),
+            1 => self.shared -= 1,
+            _ => {}
         }
     }
 
@@ -55,11 +60,17 @@ impl PagePool {
         let holders = &mut self.holders[page.index()];
         assert!(*holders > 0, "page {} is shared but not held", page.0);
         *holders += 1;
+        self.shared += usize::from(*holders == 2);
     }
 
     /// How many hold a page; 0: it is free.
     pub fn holders(&self, page: PageId) -> u32 {
         self.holders[page.index()]
+    }
+
+    /// Pages that more than one holds.
+    pub fn shared(&self) -> usize {
+        self.shared
     }
 
     /// Pages that nobody holds.
@@ -255,6 +266,7 @@ mod tests {
         first.commit(20);
         let mut second = first.share(18, &mut pools);
         assert_eq!((second.committed(), second.tables()), (18, first.tables()));
+        assert_eq!(pools[0].shared(), 2);
         assert_eq!([pools[0].used(), pools[1].used()], [2, 2]);
 
         // 18 + 47 = 65 tokens need five pages: three more, and one in place of the shared one. The second pool has two.
@@ -274,6 +286,7 @@ mod tests {
             let holders = |table: &[PageId]| [pool.holders(table[0]), pool.holders(table[1])];
             assert_eq!(holders(&first.tables()[group]), [2, 1]);
             assert_eq!(holders(&second.tables()[group]), [2, 1]);
+            assert_eq!(pool.shared(), 1);
         }
         // Each has its own now; and a full page that is shared is never written to.
         assert!(first.reserve(1, &mut pools, &mut copies) && copies.len() == 2);

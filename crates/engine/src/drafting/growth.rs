@@ -136,7 +136,8 @@ impl<'g, 'v> Growth<'g, 'v> {
             let lane = &mut self.lanes[index];
             let id = lane.view.id;
             member.forget(id);
-            let is_other = matches!(&error, DraftError::Distribution { sequence, .. } if *sequence != id);
+            let is_other =
+                matches!(&error, DraftError::Distribution { sequence, .. } if *sequence != id);
             if !is_other {
                 let failed = &mut lane.failed;
                 failed.resize(failed.len().max(number + 1), false);
