@@ -1,0 +1,177 @@
+//! A request's answer is the same alone and in any company (the cases "Text differs", "Robustness").
+
+mod common;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use common::requests::{Case, Kind, mixed};
+use common::{bits, prompt, tokenizer};
+use foredraft_cpu::{CpuBackend, CpuPath};
+use foredraft_drafters::ModelDrafter;
+use foredraft_drafters::copies::with_noise;
+use foredraft_engine::{
+    Completion, Engine, EngineFigures, EngineOptions, Event, FinishReason, Request, RequestId,
+};
+use foredraft_formats::Checkpoint;
+use foredraft_model::unwatched;
+use foredraft_speculate::{Drafter, Lookup};
+use foredraft_testing::stories260k;
+
+/// Who drafts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Drafts {
+    None,
+    Lookup,
+    Model,
+    Both,
+}
+
+fn engine(drafts: Drafts, max_sequences: usize, kv_tokens: Option<usize>) -> Engine {
+    let model = stories260k();
+    let noisy = with_noise(&model, 0.15, 1).expect("a copy");
+    let noisy = Checkpoint::from_bytes(noisy).expect("a model");
+    let backend = CpuBackend::new(1, CpuPath::detect()).expect("a backend");
+    let options = EngineOptions {
+        max_sequences,
+        kv_tokens,
+        ..EngineOptions::default()
+    };
+    let drafts_for_it: &[&Checkpoint] = match drafts {
+        Drafts::None | Drafts::Lookup => &[],
+        Drafts::Model | Drafts::Both => &[&noisy],
+    };
+    let loaded = Engine::load_with_drafts(
+        &model,
+        drafts_for_it,
+        tokenizer(),
+        &backend,
+        &options,
+        &mut unwatched,
+    );
+    let (mut engine, models) = loaded.expect("an engine");
+    let mut drafters: Vec<Box<dyn Drafter + Send>> = Vec::new();
+    if matches!(drafts, Drafts::Lookup | Drafts::Both) {
+        drafters.push(Box::new(Lookup::new(0)));
+    }
+    for model in models {
+        let source = drafters.len() as u8;
+        let drafter = ModelDrafter::new("model", source, model.executor, model.options);
+        drafters.push(Box::new(drafter));
+    }
+    engine.set_drafters(drafters);
+    engine
+}
+
+/// Answers all at once, as many at a time as the engine runs. Checks that what was streamed is the text.
+fn together(engine: &mut Engine, cases: &[Case]) -> Vec<Completion> {
+    let mut numbers = HashMap::new();
+    for (number, case) in cases.iter().enumerate() {
+        let id = engine.submit(case.request.clone()).expect("it is taken");
+        numbers.insert(id, number);
+    }
+    let mut shown = vec![String::new(); cases.len()];
+    let mut tokens = vec![0; cases.len()];
+    let mut answers: Vec<Option<Completion>> = vec![None; cases.len()];
+    let mut finished = Vec::new();
+    while !engine.is_idle() {
+        let mut hear = |id: RequestId, event: Event<'_>| {
+            let number = numbers[&id];
+            match event {
+                Event::Text(text) => shown[number].push_str(text),
+                Event::Token { .. } => tokens[number] += 1,
+                Event::Warning(warning) => panic!("{warning}"),
+                _ => {}
+            }
+            match cases[number].cancelled_after {
+                Some(most) if tokens[number] >= most => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        };
+        engine.step(&mut hear, &mut finished);
+        for (id, result) in finished.drain(..) {
+            answers[numbers[&id]] = Some(result.expect("an answer"));
+        }
+    }
+    let answers = answers.into_iter().zip(&shown);
+    answers
+        .map(|(answer, shown)| {
+            let answer = answer.expect("everything is answered");
+            assert_eq!(&answer.text, shown, "what was streamed is the text");
+            answer
+        })
+        .collect()
+}
+
+/// Each answered by itself, from the first token on.
+fn alone(engine: &mut Engine, cases: &[Case]) -> Vec<Completion> {
+    let answers = cases.iter().map(|case| {
+        engine.forget();
+        together(engine, std::slice::from_ref(case)).remove(0)
+    });
+    answers.collect()
+}
+
+fn assert_same(got: &[Completion], expected: &[Completion], cases: &[Case], what: &str) {
+    for ((got, expected), case) in got.iter().zip(expected).zip(cases) {
+        assert_eq!(got.tokens, expected.tokens, "{what}: {case:?}");
+        assert_eq!(got.text, expected.text, "{what}: {case:?}");
+        assert_eq!(bits(got), bits(expected), "{what}: {case:?}");
+        assert_eq!(got.finish_reason, expected.finish_reason, "{what}: {case:?}");
+    }
+}
+
+/// Nothing is held but by the cache, and nothing by it once it is emptied.
+fn assert_no_leak(engine: &mut Engine) -> EngineFigures {
+    let figures = engine.figures();
+    assert_eq!(figures.pages.used, figures.pages.cached);
+    engine.forget();
+    assert_eq!(engine.pages_in_use(), 0);
+    figures
+}
+
+/// 200 requests of every kind, at 1, 4 and 16 at a time, with room for all and with room for hardly more than one.
+fn same_in_company(drafts: Drafts) {
+    let cases = mixed(200);
+    let expected = alone(&mut engine(drafts, 1, None), &cases);
+    if drafts != Drafts::None {
+        // What a draft may not change, it does not change.
+        let plain = alone(&mut engine(Drafts::None, 1, None), &cases);
+        let promised = |number: &usize| cases[*number].kind != Kind::Rejection;
+        for number in (0..cases.len()).filter(promised) {
+            let one = |all: &[Completion]| vec![all[number].clone()];
+            let case = &cases[number..=number];
+            assert_same(&one(&expected), &one(&plain), case, "plain");
+        }
+    }
+    for (at_a_time, kv_tokens) in [(1, None), (4, None), (16, None), (4, Some(512)), (16, Some(700))] {
+        let what = format!("{drafts:?}, {at_a_time} at a time, KV {kv_tokens:?}");
+        let mut engine = engine(drafts, at_a_time, kv_tokens);
+        let got = together(&mut engine, &cases);
+        assert_same(&got, &expected, &cases, &what);
+        let figures = assert_no_leak(&mut engine);
+        let rows = figures.rows as f64 / figures.passes as f64;
+        eprintln!("{what}: {rows:.1} rows a pass, {figures:?}");
+        assert_eq!(figures.preemptions > 0, kv_tokens.is_some(), "{what}");
+    }
+}
+
+#[test]
+fn text_differs_not_in_company() {
+    same_in_company(Drafts::None);
+}
+
+#[test]
+fn text_differs_not_in_company_with_lookup() {
+    same_in_company(Drafts::Lookup);
+}
+
+#[test]
+fn text_differs_not_in_company_with_a_model() {
+    same_in_company(Drafts::Model);
+}
+
+#[test]
+fn text_differs_not_in_company_with_both() {
+    same_in_company(Drafts::Both);
+}
