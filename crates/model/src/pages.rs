@@ -107,7 +107,7 @@ pub struct PageCopy {
 
 /// The pages that hold the committed tokens of a sequence, in each layer group.
 ///
-/// Invariant: outside of a reservation, each table covers exactly the committed tokens.
+/// Invariant: each table covers the committed tokens and what is reserved beyond them.
 #[derive(Debug, Default)]
 pub struct PageTables {
     committed: usize,
@@ -145,7 +145,8 @@ impl PageTables {
     }
 
     /// Takes the pages that `more` further tokens need; `false`, with nothing taken and nothing in `copies`, when a pool
-    /// has too few.
+    /// has too few. What is reserved may be committed in parts; [`PageTables::truncate`] to the committed tokens gives back
+    /// the rest.
     ///
     /// A last page that is partly filled and held by others too is let go, and a page of the sequence's own stands in its
     /// place. Its content is there only once the caller has passed `copies`, to which it is added, to
@@ -228,7 +229,7 @@ impl PageTables {
         debug_assert!(
             self.tables
                 .iter()
-                .all(|table| table.len() == pages_for(self.committed))
+                .all(|table| table.len() >= pages_for(self.committed))
         );
     }
 }

@@ -21,12 +21,18 @@
 //! - no node's tokens begin with all those of another child of its parent, and only a leaf has fewer than 16;
 //! - every node holds a page of each group, so that the cache is never larger than the pools.
 
+mod evict;
+mod label;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foredraft_common::TokenId;
 
 use crate::kv::{PAGE_POSITIONS, PageId};
 use crate::pages::{PagePool, PageTables};
+use label::Label;
 
 /// What a [`PrefixCache`] has done since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,34 +74,6 @@ const ROOT: NodeId = NodeId(0);
 
 /// What a node is: its parent and its tokens.
 type Key = (NodeId, Label);
-
-/// Up to 16 tokens, ordered as words in a dictionary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Label {
-    /// Filled up with the lowest id, so that the derived order is that of a dictionary.
-    tokens: [TokenId; PAGE_POSITIONS],
-    len: usize,
-}
-
-impl Label {
-    /// A label of at most 16 tokens.
-    fn new(tokens: &[TokenId]) -> Self {
-        let mut label = Self {
-            tokens: [TokenId(0); PAGE_POSITIONS],
-            len: tokens.len(),
-        };
-        label.tokens[..tokens.len()].copy_from_slice(tokens);
-        label
-    }
-
-    /// How many tokens both begin with.
-    fn agreement(&self, other: &Self) -> usize {
-        let both = self.tokens[..self.len]
-            .iter()
-            .zip(&other.tokens[..other.len]);
-        both.take_while(|(a, b)| a == b).count()
-    }
-}
 
 #[derive(Debug)]
 struct Node {
@@ -177,7 +155,7 @@ impl PrefixCache {
             node = match self.closest(node, chunk) {
                 Some((child, agreement)) if agreement == chunk.len() => child,
                 // A leaf that the chunk begins with. There is no other such child, or one would begin with the other.
-                Some((child, agreement)) if agreement == self.node(child).key.1.len => {
+                Some((child, agreement)) if agreement == self.node(child).key.1.len() => {
                     self.lengthen(child, chunk, pages.collect(), pools);
                     child
                 }
@@ -185,62 +163,6 @@ impl PrefixCache {
             };
             self.touch(node);
         }
-    }
-
-    /// Lets go of the least recently used leaves until every pool has `free` free pages; `true` when that is reached.
-    ///
-    /// A page that a sequence holds too is not freed by being let go of. It stays, unless pages that nobody else holds
-    /// are before it, and nothing else is left to let go of. After a `false` every page that is still here is held by a
-    /// sequence too; but when no pool is that large, nothing has changed.
-    ///
-    /// The time is that of a search among the leaves for every page let go of and for every leaf that a sequence holds: one
-    /// for each sequence at most.
-    pub fn evict(&mut self, free: usize, pools: &mut [PagePool]) -> bool {
-        if pools.iter().any(|pool| pool.len() < free) {
-            return false;
-        }
-        let mut held = Vec::new();
-        while !have(free, pools)
-            && let Some((used, leaf)) = self.leaves.pop_first()
-        {
-            match self.is_idle(leaf, pools) {
-                true => _ = self.remove(leaf, pools),
-                false => held.push((used, leaf)),
-            }
-        }
-        self.leaves.extend(&held);
-        for (_, leaf) in held {
-            self.evict_before(leaf, free, pools);
-        }
-        have(free, pools)
-    }
-
-    /// Lets go of what is needed for `tables` to reserve `more` tokens; `true` when they can.
-    ///
-    /// It is more than [`PrefixCache::evict`] in one case: the last page of `tables` is held by the cache too, and there is
-    /// none to copy it to. The cache then lets go of it, and the sequence can write in place. So a sequence that is alone
-    /// can always grow as far as the pools reach.
-    pub fn make_room(&mut self, tables: &PageTables, more: usize, pools: &mut [PagePool]) -> bool {
-        if self.evict(tables.needs(more, pools), pools) {
-            return true;
-        }
-        // A page that both held may be gone from the cache now, and need no copy any more.
-        let needed = tables.needs(more, pools);
-        if have(needed, pools) {
-            return true;
-        }
-        let Some(page) = tables.next_page(0) else {
-            return false;
-        };
-        if pools[0].holders(page) != 2 || !have(needed - 1, pools) {
-            return false;
-        }
-        let is_it = |&&(_, leaf): &&(u64, NodeId)| self.node(leaf).pages[0] == page;
-        let Some(&(_, leaf)) = self.leaves.iter().find(is_it) else {
-            return false;
-        };
-        self.remove(leaf, pools);
-        true
     }
 
     /// Lets go of everything.
@@ -346,7 +268,7 @@ impl PrefixCache {
     fn link(&mut self, node: NodeId) {
         let key = self.node(node).key;
         self.ordered.insert(key, node);
-        if key.1.len == PAGE_POSITIONS {
+        if key.1.len() == PAGE_POSITIONS {
             self.full.insert(key, node);
         }
     }
@@ -369,35 +291,6 @@ impl PrefixCache {
         }
         key.0
     }
-
-    /// Whether nobody else holds a node's pages.
-    fn is_idle(&self, node: NodeId, pools: &[PagePool]) -> bool {
-        let mut pages = self.node(node).pages.iter().zip(pools);
-        pages.any(|(&page, pool)| pool.holders(page) == 1)
-    }
-
-    /// Lets go of a leaf that a sequence holds and of what is before it, up to the first page of its text that nobody else
-    /// holds, or until a node has other children, or every pool has `free` free pages. There is such a page when two sequences
-    /// computed the same text at the same time: one's pages went into the cache, and the other, which goes on, holds its own.
-    fn evict_before(&mut self, leaf: NodeId, free: usize, pools: &mut [PagePool]) {
-        let up = |&node: &NodeId| Some(self.node(node).key.0);
-        let path = std::iter::successors(Some(leaf), up).take_while(|&node| node != ROOT);
-        let path: Vec<NodeId> = path.collect();
-        let Some(first) = path.iter().rposition(|&node| self.is_idle(node, pools)) else {
-            return;
-        };
-        for &node in &path[..=first] {
-            if self.node(node).children > 0 || have(free, pools) {
-                return;
-            }
-            self.remove(node, pools);
-        }
-    }
-}
-
-/// Whether every pool has so many free pages.
-fn have(free: usize, pools: &[PagePool]) -> bool {
-    pools.iter().all(|pool| pool.free() >= free)
 }
 
 fn hold(pages: &[PageId], pools: &mut [PagePool]) {

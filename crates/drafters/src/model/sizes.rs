@@ -5,7 +5,8 @@ use foredraft_model::{ExecutorOptions, Program};
 
 /// Rows of one pass: a prompt is caught up with in chunks of at most this many tokens.
 const CHUNK_ROWS: usize = 256;
-/// Rows of one pass whose logits may be asked for; a wider level takes several passes.
+/// Rows of one pass whose logits may be asked for, or one for each sequence if those are more: a level of chains is one
+/// pass, a wider level takes several.
 const MAX_OUTPUTS: usize = 32;
 
 /// What a draft is asked to serve.
@@ -32,6 +33,6 @@ pub fn executor_options(program: &Program, sizes: &DraftSizes) -> ExecutorOption
         kv_type: sizes.kv_type,
         max_rows: CHUNK_ROWS,
         max_slots: nodes.max(CHUNK_ROWS),
-        max_outputs: nodes.clamp(1, MAX_OUTPUTS),
+        max_outputs: nodes.clamp(1, MAX_OUTPUTS.max(sizes.sequences)),
     }
 }

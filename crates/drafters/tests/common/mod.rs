@@ -61,7 +61,18 @@ pub(crate) fn drafter_with(
 
 /// A drafter that notes the rows of each of its passes.
 pub(crate) fn counted_drafter(model: &Checkpoint) -> (ModelDrafter, Arc<Mutex<Vec<usize>>>) {
-    let (inner, options) = load(model, |options| options);
+    counted_drafter_with(model, |_| {})
+}
+
+/// The same, with options of one's own.
+pub(crate) fn counted_drafter_with(
+    model: &Checkpoint,
+    change: impl FnOnce(&mut ExecutorOptions),
+) -> (ModelDrafter, Arc<Mutex<Vec<usize>>>) {
+    let (inner, options) = load(model, |mut options| {
+        change(&mut options);
+        options
+    });
     let passes = Arc::default();
     let counted = Counted {
         inner,

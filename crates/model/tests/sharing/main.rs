@@ -3,10 +3,13 @@
 //! The model knows what every position of every physical page holds: a number for the whole text up to it, which is what
 //! keys and values depend on. It keeps the cache as a list of texts, each with its pages, and searches it from end to end.
 
+mod naive;
+
 use foredraft_common::TokenId;
 use foredraft_model::kv::{PAGE_POSITIONS, PageId, pages_for};
 use foredraft_model::{PageCopy, PagePool, PageTables, PrefixCache};
 use foredraft_testing::Random;
+use naive::{Cached, TextNumber, numbers};
 
 const OPERATIONS: usize = 100_000;
 const GROUPS: usize = 2;
@@ -15,17 +18,6 @@ const PAGES: [usize; GROUPS] = [18, 20];
 const MOST_SEQUENCES: usize = 5;
 const MOST_TOKENS: usize = 300;
 
-/// Stands for a text: equal for equal texts, and for all others that this test meets different.
-type TextNumber = u64;
-
-fn numbers(tokens: &[TokenId]) -> Vec<TextNumber> {
-    let next = |number: &mut TextNumber, token: &TokenId| {
-        *number = Random::new(*number ^ (u64::from(token.0) + 1)).bits();
-        Some(*number)
-    };
-    tokens.iter().scan(0, next).collect()
-}
-
 fn agreement(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -33,20 +25,6 @@ fn agreement(a: &[TokenId], b: &[TokenId]) -> usize {
 struct Sequence {
     tokens: Vec<TokenId>,
     tables: PageTables,
-}
-
-/// A page of the cache, as the model knows it.
-struct Cached {
-    /// The text from its beginning to the last token of the page.
-    text: Vec<TokenId>,
-    pages: [PageId; GROUPS],
-    used: usize,
-}
-
-impl Cached {
-    fn is_before(&self, other: &Cached) -> bool {
-        self.text.len() < other.text.len() && other.text.starts_with(&self.text)
-    }
 }
 
 /// How often what should be met was met.
@@ -329,97 +307,6 @@ impl World {
         let after = (self.cache.pages(), self.cache.figures().evicted_pages);
         assert_eq!((before.0 - after.0) as u64, after.1 - before.1);
         self.counts.evictions_failed += usize::from(!expected);
-    }
-}
-
-/// What is known, and must hold.
-impl World {
-    fn free(&self) -> usize {
-        self.pools[0].free().min(self.pools[1].free())
-    }
-
-    fn is_last(&self, page: PageId) -> bool {
-        let cached = self.cached.iter().find(|cached| cached.pages[0] == page);
-        cached.is_some_and(|cached| !self.cached.iter().any(|other| cached.is_before(other)))
-    }
-
-    fn is_idle(&self, cached: &Cached) -> bool {
-        let holds = |sequence: &Sequence| sequence.tables.tables()[0].contains(&cached.pages[0]);
-        !self.sequences.iter().any(holds)
-    }
-
-    /// The leaf of the list that was not used for the longest, of those that `of` takes.
-    fn oldest(&self, of: impl Fn(&Cached) -> bool) -> Option<usize> {
-        let is_leaf = |a: &Cached| !self.cached.iter().any(|b| a.is_before(b));
-        let mut leaves: Vec<usize> = (0..self.cached.len()).collect();
-        leaves.retain(|&i| of(&self.cached[i]) && is_leaf(&self.cached[i]));
-        leaves.into_iter().min_by_key(|&i| self.cached[i].used)
-    }
-
-    /// Takes from the list what the cache should let go of.
-    fn evict_naively(&mut self, free: usize) -> bool {
-        if free > PAGES[0].min(PAGES[1]) {
-            return false;
-        }
-        let mut freed = self.free();
-        let mut last: Option<Cached> = None;
-        while freed < free {
-            let hides = |a: &Cached, b: &Cached| a.is_before(b) && self.is_idle(a);
-            let hides_something = |leaf: &Cached| self.cached.iter().any(|a| hides(a, leaf));
-            let goes = |leaf: &Cached| self.is_idle(leaf) || hides_something(leaf);
-            // After a page that a sequence holds, the way to what it hides is gone on.
-            let goes_on = |leaf: &Cached| {
-                last.as_ref().is_some_and(|last| leaf.is_before(last)) && goes(leaf)
-            };
-            let idle = match &last {
-                None => self.oldest(|leaf| self.is_idle(leaf)),
-                Some(_) => self.oldest(goes_on),
-            };
-            let Some(victim) = idle.or_else(|| self.oldest(goes)) else {
-                return false;
-            };
-            let victim = self.cached.swap_remove(victim);
-            if self.is_idle(&victim) {
-                self.counts.evicted += 1;
-                freed += 1;
-                last = last.is_some().then_some(victim);
-            } else {
-                self.counts.held_let_go += 1;
-                last = Some(victim);
-            }
-        }
-        true
-    }
-
-    fn check(&self) {
-        let mut holders = PAGES.map(|pages| vec![0; pages]);
-        let mut count = |numbers: &[TextNumber], group: usize, pages: &[PageId]| {
-            for (page, expected) in pages.iter().zip(numbers.chunks(PAGE_POSITIONS)) {
-                holders[group][page.index()] += 1;
-                let content = &self.content[group][page.index()];
-                assert_eq!(&content[..expected.len()], expected);
-            }
-        };
-        for Sequence { tokens, tables } in &self.sequences {
-            assert_eq!(tables.committed(), tokens.len());
-            for (group, table) in tables.tables().iter().enumerate() {
-                assert_eq!(table.len(), pages_for(tokens.len()));
-                count(&numbers(tokens), group, table);
-            }
-        }
-        for Cached { text, pages, .. } in &self.cached {
-            let first = (pages_for(text.len()) - 1) * PAGE_POSITIONS;
-            for (group, &page) in pages.iter().enumerate() {
-                count(&numbers(text)[first..], group, &[page]);
-            }
-        }
-        for (pool, holders) in self.pools.iter().zip(&holders) {
-            let known = (0..pool.len() as u32).map(|page| pool.holders(PageId(page)));
-            assert!(known.eq(holders.iter().copied()), "{pool:?}\n{holders:?}");
-            let used = holders.iter().filter(|&&holders| holders > 0).count();
-            assert_eq!((pool.used(), pool.free()), (used, pool.len() - used));
-        }
-        assert_eq!(self.cache.pages(), GROUPS * self.cached.len());
     }
 }
 
