@@ -190,3 +190,6 @@ impl Member {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

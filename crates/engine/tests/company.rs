@@ -6,13 +6,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use common::requests::{Case, Kind, mixed};
-use common::{bits, prompt, tokenizer};
+use common::{bits, tokenizer};
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_drafters::ModelDrafter;
 use foredraft_drafters::copies::with_noise;
-use foredraft_engine::{
-    Completion, Engine, EngineFigures, EngineOptions, Event, FinishReason, Request, RequestId,
-};
+use foredraft_engine::{Completion, Engine, EngineFigures, EngineOptions, Event, RequestId};
 use foredraft_formats::Checkpoint;
 use foredraft_model::unwatched;
 use foredraft_speculate::{Drafter, Lookup};
@@ -117,7 +115,10 @@ fn assert_same(got: &[Completion], expected: &[Completion], cases: &[Case], what
         assert_eq!(got.tokens, expected.tokens, "{what}: {case:?}");
         assert_eq!(got.text, expected.text, "{what}: {case:?}");
         assert_eq!(bits(got), bits(expected), "{what}: {case:?}");
-        assert_eq!(got.finish_reason, expected.finish_reason, "{what}: {case:?}");
+        assert_eq!(
+            got.finish_reason, expected.finish_reason,
+            "{what}: {case:?}"
+        );
     }
 }
 
@@ -130,9 +131,9 @@ fn assert_no_leak(engine: &mut Engine) -> EngineFigures {
     figures
 }
 
-/// 200 requests of every kind, at 1, 4 and 16 at a time, with room for all and with room for hardly more than one.
-fn same_in_company(drafts: Drafts) {
-    let cases = mixed(200);
+/// Requests of every kind, at 1, 4 and 16 at a time, with room for all and with room for hardly more than one.
+fn same_in_company(drafts: Drafts, count: usize) {
+    let cases = mixed(count);
     let expected = alone(&mut engine(drafts, 1, None), &cases);
     if drafts != Drafts::None {
         // What a draft may not change, it does not change.
@@ -144,34 +145,41 @@ fn same_in_company(drafts: Drafts) {
             assert_same(&one(&expected), &one(&plain), case, "plain");
         }
     }
-    for (at_a_time, kv_tokens) in [(1, None), (4, None), (16, None), (4, Some(512)), (16, Some(700))] {
+    let rooms = [
+        (1, None),
+        (4, None),
+        (16, None),
+        (4, Some(512)),
+        (16, Some(700)),
+    ];
+    for (at_a_time, kv_tokens) in rooms {
         let what = format!("{drafts:?}, {at_a_time} at a time, KV {kv_tokens:?}");
         let mut engine = engine(drafts, at_a_time, kv_tokens);
         let got = together(&mut engine, &cases);
         assert_same(&got, &expected, &cases, &what);
         let figures = assert_no_leak(&mut engine);
-        let rows = figures.rows as f64 / figures.passes as f64;
-        eprintln!("{what}: {rows:.1} rows a pass, {figures:?}");
         assert_eq!(figures.preemptions > 0, kv_tokens.is_some(), "{what}");
+        let drafted = figures.drafters.iter().all(|d| d.accepted[0] > 20);
+        assert!(drafted, "{what}: {figures:?}");
     }
 }
 
 #[test]
 fn text_differs_not_in_company() {
-    same_in_company(Drafts::None);
+    same_in_company(Drafts::None, 200);
 }
 
 #[test]
 fn text_differs_not_in_company_with_lookup() {
-    same_in_company(Drafts::Lookup);
+    same_in_company(Drafts::Lookup, 200);
 }
 
 #[test]
 fn text_differs_not_in_company_with_a_model() {
-    same_in_company(Drafts::Model);
+    same_in_company(Drafts::Model, 65);
 }
 
 #[test]
 fn text_differs_not_in_company_with_both() {
-    same_in_company(Drafts::Both);
+    same_in_company(Drafts::Both, 65);
 }

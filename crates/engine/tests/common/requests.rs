@@ -46,7 +46,8 @@ const STARTS: [&str; 6] = [
 /// A long text that repeats itself, and begins as some others do.
 fn long_prompt(number: usize) -> Vec<TokenId> {
     let start = STARTS[number % 2];
-    let words = (0..20 + number % 9).map(|i| format!(" and then {} came", STARTS[(number + i) % 6]));
+    let words =
+        (0..20 + number % 9).map(|i| format!(" and then {} came", STARTS[(number + i) % 6]));
     let mut tokens = prompt(&(start.to_owned() + &words.collect::<String>()));
     tokens.truncate(420);
     tokens
@@ -64,8 +65,19 @@ fn sampling(number: usize) -> SamplingSettings {
 pub(crate) fn mixed(count: usize) -> Vec<Case> {
     use Kind::*;
     let kinds = [
-        Greedy, LongPrompt, Sampled, OfThree, OfThree, OfThree, Penalised, Rejection, Stopped,
-        Cancelled, Tree, NotSpeculated, OnlyRead,
+        Greedy,
+        LongPrompt,
+        Sampled,
+        OfThree,
+        OfThree,
+        OfThree,
+        Penalised,
+        Rejection,
+        Stopped,
+        Cancelled,
+        Tree,
+        NotSpeculated,
+        OnlyRead,
     ];
     let case = |number| case(number, kinds[number % kinds.len()]);
     (0..count).map(case).collect()
