@@ -21,6 +21,9 @@ pub(crate) struct Seen {
     pub(crate) commits: Vec<usize>,
     /// Rows at this position get logits of NaN.
     pub(crate) spoiled_position: Option<usize>,
+    /// The next pass fails, or panics.
+    pub(crate) next_pass_fails: bool,
+    pub(crate) next_pass_panics: bool,
 }
 
 /// The CPU's backend, watched.
@@ -83,6 +86,13 @@ impl Executor for WatchedExecutor {
 
     fn forward(&mut self, batch: &Batch) -> Result<(), ForwardError> {
         let mut seen = self.seen.lock().expect("no test panicked in it");
+        if std::mem::take(&mut seen.next_pass_panics) {
+            drop(seen);
+            panic!("as planned");
+        }
+        if std::mem::take(&mut seen.next_pass_fails) {
+            return Err(ForwardError::Pages { committed: 0 });
+        }
         seen.passes.push(batch.rows().len());
         seen.tokens.extend(batch.rows().iter().map(|row| row.token));
         let rows = batch

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub(crate) mod backend;
+pub(crate) mod company;
 pub(crate) mod drafters;
 pub(crate) mod requests;
 
