@@ -154,6 +154,7 @@ fn a_sequence_without_pages_is_not_drafted_for_and_nothing_fails() {
     assert_eq!(first.tokens.len(), 35);
     assert_eq!(grow(&mut drafter, &[&first], 1, 2, 1)[0].len(), 1);
     // Without a third page it has let go of two, and waits until another lets go of some.
+    assert_eq!(drafter.pages_cached(), 2);
     let lookups = drafter.prefix_figures().lookups;
     assert_eq!(grow(&mut drafter, &[&first], 1, 2, 1)[0].len(), 1);
     assert_eq!(drafter.prefix_figures().lookups, lookups);

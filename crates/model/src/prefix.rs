@@ -273,8 +273,8 @@ impl PrefixCache {
         }
     }
 
-    /// Lets go of a leaf; gives its parent.
-    fn remove(&mut self, leaf: NodeId, pools: &mut [PagePool]) -> NodeId {
+    /// Lets go of a leaf.
+    fn remove(&mut self, leaf: NodeId, pools: &mut [PagePool]) {
         let node = self.node_mut(leaf);
         let (key, used, pages) = (node.key, node.used, std::mem::take(&mut node.pages));
         release(&pages, pools);
@@ -289,7 +289,6 @@ impl PrefixCache {
             let used = parent.used;
             self.leaves.insert((used, key.0));
         }
-        key.0
     }
 }
 

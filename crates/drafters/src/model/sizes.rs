@@ -36,3 +36,29 @@ pub fn executor_options(program: &Program, sizes: &DraftSizes) -> ExecutorOption
         max_outputs: nodes.clamp(1, MAX_OUTPUTS.max(sizes.sequences)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foredraft_model::{ProgramOptions, program_for};
+    use foredraft_testing::stories260k;
+
+    #[test]
+    fn one_pass_has_room_for_a_node_of_every_sequence() {
+        let program = program_for(&stories260k(), &ProgramOptions::default()).expect("a program");
+        let of = |sequences, draft_max| {
+            let sizes = DraftSizes {
+                context_tokens: 100,
+                sequences,
+                draft_max,
+                kv_type: KvType::F16,
+            };
+            let options = executor_options(&program, &sizes);
+            (options.max_outputs, options.max_slots, options.pages)
+        };
+        // 100 tokens are seven pages.
+        assert_eq!(of(1, 4), (4, 256, vec![7]));
+        assert_eq!(of(16, 8), (32, 256, vec![7 * 16]));
+        assert_eq!(of(48, 8), (48, 48 * 8, vec![7 * 48]));
+    }
+}

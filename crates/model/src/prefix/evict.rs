@@ -21,7 +21,7 @@ impl PrefixCache {
             && let Some((used, leaf)) = self.leaves.pop_first()
         {
             match self.is_idle(leaf, pools) {
-                true => _ = self.remove(leaf, pools),
+                true => self.remove(leaf, pools),
                 false => held.push((used, leaf)),
             }
         }
