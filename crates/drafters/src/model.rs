@@ -16,7 +16,8 @@
 //! A sequence that the draft cannot follow (longer than its context, or with a token that it has no embedding for) gets
 //! no children, and loses nothing else. So does one that finds no pages, because other sequences hold too many of them.
 //!
-//! The pages of a sequence that has ended are kept for the next that begins with the same tokens, until they are needed.
+//! Full pages of a sequence, and all pages of one that has ended, are kept for the next that begins with the same tokens,
+//! until they are needed.
 
 mod catch_up;
 mod level;
@@ -226,12 +227,14 @@ impl Drafter for ModelDrafter {
             let executor = self.executor.as_mut();
             let accepted = self.slots.len();
             if self.pages.reserve(&mut sequence.pages, accepted, executor) {
+                let committed = sequence.pages.committed();
                 executor.commit(Commit {
                     slots: &self.slots,
-                    committed: sequence.pages.committed(),
+                    committed,
                     tables: sequence.pages.tables(),
                 });
                 sequence.commit(&self.path);
+                self.pages.show(sequence, committed);
             }
             sequence.end_step();
         }

@@ -113,6 +113,24 @@ fn sequences_with_one_beginning_share_it_and_part() {
     assert_eq!(drafter.pages_cached(), 2 + 3);
 }
 
+/// The choices of one request: the second begins with the full pages of the first, which still goes on.
+#[test]
+fn a_running_sequence_shares_its_full_pages() {
+    let model = stories260k();
+    let (mut drafter, passes) = counted_drafter(&model);
+    let taken = || std::mem::take(&mut *passes.lock().expect("no panic while it was held"));
+    let prompt: Vec<TokenId> = (0..37).map(|i| TokenId(30 + 11 * i)).collect();
+    let [first, second] = [0, 1].map(|id| Text::new(id, &prompt, 0.9, SAMPLED));
+    grow(&mut drafter, &[&first], 2, 2, 4);
+    assert_eq!((taken(), drafter.pages_used()), (vec![37, 2], vec![3]));
+    let tree = grow(&mut drafter, &[&first, &second], 2, 2, 4).remove(1);
+    assert_eq!(anatomy(&tree), anatomy(&fresh(&model, &second)));
+    // Of the first the last token, whose logits are wanted again; of the second what is not in full pages. Then two nodes
+    // of each.
+    assert_eq!(taken(), [1 + 5, 4]);
+    assert_eq!(drafter.pages_used(), [2 + 2]);
+}
+
 #[test]
 fn several_sequences_are_caught_up_with_in_the_same_passes() {
     let model = stories260k();
@@ -154,7 +172,8 @@ fn a_sequence_without_pages_is_not_drafted_for_and_nothing_fails() {
     assert_eq!(first.tokens.len(), 35);
     assert_eq!(grow(&mut drafter, &[&first], 1, 2, 1)[0].len(), 1);
     // Without a third page it has let go of two, and waits until another lets go of some.
-    assert_eq!(drafter.pages_cached(), 2);
+    // The third is the other's full one.
+    assert_eq!(drafter.pages_cached(), 3);
     let lookups = drafter.prefix_figures().lookups;
     assert_eq!(grow(&mut drafter, &[&first], 1, 2, 1)[0].len(), 1);
     assert_eq!(drafter.prefix_figures().lookups, lookups);

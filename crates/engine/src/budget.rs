@@ -191,8 +191,10 @@ impl<'a> Models<'a> {
         };
         let of_draft = |draft: &Candidate<'_>| {
             let mut options = executor_options(&draft.program, &sizes);
+            // The same texts, each with a last page of its own.
+            let most = pages.saturating_add(self.sequences);
             for reserved in &mut options.pages {
-                *reserved = (*reserved).min(pages);
+                *reserved = (*reserved).min(most);
             }
             options
         };

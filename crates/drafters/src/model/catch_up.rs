@@ -38,6 +38,7 @@ impl ModelDrafter {
                     tables: sequence.pages.tables(),
                 });
                 sequence.commit(&view.tokens[committed..committed + part.rows]);
+                self.pages.show(sequence, committed);
             }
         }
         // Rows may be refused only now that all parts are committed.

@@ -1,5 +1,6 @@
 //! The draft's own pages: what sequences hold, what is kept of those that ended, and who goes without.
 
+use foredraft_model::kv::PAGE_POSITIONS;
 use foredraft_model::{Executor, PagePool, PageTables, PrefixCache};
 use foredraft_speculate::SequenceView;
 
@@ -38,6 +39,16 @@ impl Pages {
         let is_reserved = tables.reserve(more, &mut self.pools, &mut copies);
         executor.copy_pages(&copies);
         is_reserved
+    }
+
+    /// Shows others the full pages of a sequence that had `before` committed tokens: the choices of one request read their
+    /// prompt once.
+    pub(super) fn show(&mut self, sequence: &Sequence, before: usize) {
+        let full = sequence.pages.committed() / PAGE_POSITIONS;
+        if full > before / PAGE_POSITIONS {
+            let text = &sequence.tokens[..full * PAGE_POSITIONS];
+            self.cache.insert(text, &sequence.pages, &mut self.pools);
+        }
     }
 
     /// Takes a sequence's pages into the cache.
