@@ -32,8 +32,8 @@ use foredraft_model::{
     Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, PagePool, PrefixFigures, Slot,
 };
 use foredraft_speculate::{
-    DistributionError, DraftDraw, DraftError, Drafter, NodeBudget, NodeIndex, SamplingSettings,
-    SequenceId, SequenceView, TokenTree, Transforms, Verdict,
+    DistributionError, DraftDraw, DraftError, Drafter, KeptTokens, NodeBudget, NodeIndex,
+    SamplingSettings, SequenceId, SequenceView, TokenTree, Transforms, Verdict,
 };
 
 use level::LevelRow;
@@ -243,6 +243,19 @@ impl Drafter for ModelDrafter {
     fn forget(&mut self, sequence: SequenceId) {
         if let Some(mut sequence) = self.sequences.remove(&sequence) {
             self.pages.keep(&mut sequence);
+        }
+    }
+
+    fn clear(&mut self) {
+        let Pages { pools, cache, .. } = &mut self.pages;
+        cache.clear(pools);
+    }
+
+    fn kept_tokens(&self) -> KeptTokens {
+        let figures = self.prefix_figures();
+        KeptTokens {
+            asked: figures.tokens_asked,
+            found: figures.tokens_found,
         }
     }
 }

@@ -146,6 +146,7 @@ impl Engine {
             self.drafters.forget(task.sequence_id());
             finished.push((task.id, Err(EngineError::Panicked { message })));
         }
+        self.drafters.clear();
         let groups = self.pages.groups();
         self.pages = Pages::new(&self.model.options.pages);
         self.timed = Sequence::new(Vec::new(), groups);

@@ -5,7 +5,7 @@ mod growth;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use foredraft_speculate::{
-    DraftError, Drafter, NodeBudget, SequenceId, SequenceView, TokenTree, Verdict,
+    DraftError, Drafter, KeptTokens, NodeBudget, SequenceId, SequenceView, TokenTree, Verdict,
 };
 
 use crate::error::panic_message;
@@ -90,6 +90,24 @@ impl Drafters {
         for member in &mut self.members {
             member.forget(sequence);
         }
+    }
+
+    /// Lets go of what is kept for sequences to come.
+    pub(crate) fn clear(&mut self) {
+        for member in &mut self.members {
+            // Whoever panics in it has been told.
+            let _ = member.call(|drafter| {
+                drafter.clear();
+                Ok(())
+            });
+        }
+    }
+
+    /// Of each drafter what it has kept of past texts.
+    pub(crate) fn kept_tokens(&self) -> impl Iterator<Item = KeptTokens> {
+        self.members
+            .iter()
+            .map(|member| member.drafter.kept_tokens())
     }
 
     /// Grows the trees, and reports whoever fails, with the number of the lane that so lost a drafter.

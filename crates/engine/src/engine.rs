@@ -228,16 +228,20 @@ impl Engine {
 
     /// What it has done so far, and its pages at this moment.
     pub fn figures(&self) -> EngineFigures {
-        EngineFigures {
-            pages: self.pages.figures(),
-            ..self.figures.clone()
+        let mut figures = self.figures.clone();
+        figures.pages = self.pages.figures();
+        for (drafter, kept) in figures.drafters.iter_mut().zip(self.drafters.kept_tokens()) {
+            drafter.prompt_tokens = kept.asked;
+            drafter.cached_prompt_tokens = kept.found;
         }
+        figures
     }
 
     /// Forgets the texts of the past: the next prompt is read from its first token on.
     pub fn forget(&mut self) {
         self.pages.release(&mut self.timed, false);
         self.pages.clear();
+        self.drafters.clear();
     }
 
     /// Answers a request. `on_event` hears of progress and text, and may end the answer. For an engine that has nothing else to

@@ -83,6 +83,10 @@ pub struct DrafterFigures {
     pub drafted: Vec<u64>,
     /// Of these, nodes whose token was emitted.
     pub accepted: Vec<u64>,
+    /// Tokens of texts that it had to read when it began with them; 0 where it reads none.
+    pub prompt_tokens: u64,
+    /// Of these, tokens whose keys and values it had already.
+    pub cached_prompt_tokens: u64,
 }
 
 impl DrafterFigures {

@@ -8,7 +8,7 @@ use common::tokenizer;
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_drafters::ModelDrafter;
 use foredraft_drafters::copies::with_noise;
-use foredraft_engine::{Completion, Engine, EngineFigures, EngineOptions, Event, RequestId};
+use foredraft_engine::{Completion, Engine, EngineOptions};
 use foredraft_formats::Checkpoint;
 use foredraft_model::unwatched;
 use foredraft_speculate::{Drafter, Lookup};
