@@ -30,7 +30,6 @@ impl Engine {
             _ => self.drafters.names().map(str::to_owned).collect(),
         };
         let answer = Answer::new(request, &self.model.tokenizer, drafters)?;
-        self.pages.release(&mut self.timed, false);
         let id = RequestId(self.next_id);
         self.next_id += 1;
         self.waiting
@@ -95,6 +94,9 @@ impl Engine {
 
     /// Starts waiting requests, first come, first served, as long as there are places and pages.
     pub(crate) fn admit(&mut self) {
+        if !self.waiting.is_empty() {
+            self.pages.release(&mut self.timed, false);
+        }
         while self.running.len() < self.max_sequences
             && let Some(mut task) = self.waiting.pop_front()
         {

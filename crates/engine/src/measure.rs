@@ -37,7 +37,7 @@ impl Engine {
     }
 
     /// Seconds of one pass over `rows` new tokens, all logits asked for, after `context` tokens. Nothing is committed but the
-    /// context, whose pages are held until [`Engine::forget`] or the next request.
+    /// context, whose pages are held until [`Engine::forget`] or the next request. For an engine that answers nobody.
     ///
     /// # Errors
     /// When the pass is larger than what was reserved.

@@ -60,7 +60,7 @@ fn there_is_a_context_for_every_sequence_where_memory_allows() {
     for remedy in [
         "a context of 496 tokens",
         "one sequence at a time",
-        "4 at a time with KV of 512",
+        "for 4 sequences, with KV of 512",
     ] {
         assert!(error.contains(remedy), "{error}");
     }

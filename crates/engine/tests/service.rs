@@ -37,7 +37,7 @@ fn service(max_sequences: usize, max_queue: usize) -> Service {
 enum Heard {
     Token,
     Text(String),
-    End(Result<Completion, EngineError>),
+    End(Box<Result<Completion, EngineError>>),
 }
 
 /// Tells everything on; panics where it is told to.
@@ -69,7 +69,7 @@ impl Listener for Ear {
 
     fn end(self: Box<Self>, result: Result<Completion, EngineError>) {
         assert!(!self.panics_at_end, "as planned");
-        let _ = self.heard.send(Heard::End(result));
+        let _ = self.heard.send(Heard::End(Box::new(result)));
     }
 }
 
@@ -94,7 +94,7 @@ fn listen(hears: &Receiver<Heard>) -> (usize, String, Result<Completion, EngineE
         match heard.expect("every request has an end") {
             Heard::Token => tokens += 1,
             Heard::Text(text) => shown.push_str(&text),
-            Heard::End(result) => return (tokens, shown, result),
+            Heard::End(result) => return (tokens, shown, *result),
         }
     }
 }

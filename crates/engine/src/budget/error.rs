@@ -56,7 +56,7 @@ pub enum BudgetError {
     },
     /// Weights, keys and values do not fit.
     #[error(
-        "a context of {context_tokens} tokens, {sequences} at a time with KV of {kv_tokens} tokens in all, needs {} ({}), the budget is {}: {remedy}",
+        "{} needs {} ({}), the budget is {}: {remedy}", asked(*context_tokens, *sequences, *kv_tokens),
         size(target.total_bytes() + draft.total_bytes()), parts(target, draft), size(*budget_bytes)
     )]
     Memory {
@@ -78,6 +78,15 @@ pub enum BudgetError {
     /// The model itself does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
+}
+
+/// What was to be reserved.
+fn asked(context_tokens: usize, sequences: usize, kv_tokens: usize) -> String {
+    let context = format!("a context of {context_tokens} tokens");
+    match sequences {
+        1 => context,
+        _ => format!("{context} for {sequences} sequences, with KV of {kv_tokens} tokens in all,"),
+    }
 }
 
 /// Bytes as people write them.
