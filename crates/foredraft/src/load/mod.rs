@@ -115,9 +115,9 @@ fn show(progress: &impl Progress, at: LoadProgress) -> ControlFlow<()> {
 pub(crate) fn engine_error(error: EngineError) -> Exit {
     match error {
         EngineError::Budget(BudgetError::Load(LoadError::Interrupted)) => Exit::Interrupted,
-        EngineError::Pages | EngineError::Budget(BudgetError::Load(LoadError::NoMemory { .. })) => {
-            Exit::failed(error)
-        }
+        EngineError::Pages { .. }
+        | EngineError::Panicked { .. }
+        | EngineError::Budget(BudgetError::Load(LoadError::NoMemory { .. })) => Exit::failed(error),
         _ => Exit::input(error),
     }
 }
