@@ -2,16 +2,19 @@
 
 mod common;
 
+use std::sync::LazyLock;
+
 use common::company::{assert_no_leak, assert_same, together};
+use common::drafters::Sampling;
 use common::requests::{Case, Kind, mixed};
-use common::tokenizer;
+use common::{prompt, sampled, tokenizer};
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_drafters::ModelDrafter;
 use foredraft_drafters::copies::with_noise;
-use foredraft_engine::{Completion, Engine, EngineOptions};
+use foredraft_engine::{Completion, Engine, EngineOptions, Request, Speculation};
 use foredraft_formats::Checkpoint;
 use foredraft_model::unwatched;
-use foredraft_speculate::{Drafter, Lookup};
+use foredraft_speculate::{Drafter, Lookup, Verify};
 use foredraft_testing::stories260k;
 
 /// Who drafts.
@@ -68,28 +71,41 @@ fn alone(engine: &mut Engine, cases: &[Case]) -> Vec<Completion> {
     answers.collect()
 }
 
-/// Requests of every kind, at 1, 4 and 16 at a time, with room for all and with room for hardly more than one.
-fn same_in_company(drafts: Drafts, count: usize) {
+/// As many at a time, and room for how many tokens of keys and values in all.
+type Company = (usize, Option<usize>);
+
+/// 1, 4 and 16 at a time, with room for all of them and with room for hardly more than one.
+const COMPANIES: [Company; 5] = [
+    (1, None),
+    (4, None),
+    (16, None),
+    (4, Some(512)),
+    (16, Some(700)),
+];
+
+/// What plain decoding says to each request by itself.
+static PLAIN: LazyLock<Vec<Completion>> = LazyLock::new(|| {
+    let cases = mixed(200);
+    alone(&mut engine(Drafts::None, 1, None), &cases)
+});
+
+/// Requests of every kind, each alone and in company: what a draft may not change, it does not change, and the company
+/// changes nothing.
+fn same_in_company(drafts: Drafts, count: usize, companies: &[Company]) {
     let cases = mixed(count);
-    let expected = alone(&mut engine(drafts, 1, None), &cases);
+    let mut expected = PLAIN[..count].to_vec();
     if drafts != Drafts::None {
-        // What a draft may not change, it does not change.
-        let plain = alone(&mut engine(Drafts::None, 1, None), &cases);
-        let promised = |number: &usize| cases[*number].kind != Kind::Rejection;
-        for number in (0..cases.len()).filter(promised) {
-            let one = |all: &[Completion]| vec![all[number].clone()];
-            let case = &cases[number..=number];
-            assert_same(&one(&expected), &one(&plain), case, "plain");
+        let drafted = alone(&mut engine(drafts, 1, None), &cases);
+        for (number, drafted) in drafted.into_iter().enumerate() {
+            if cases[number].kind != Kind::Rejection {
+                let plain = &expected[number..=number];
+                assert_same(&[drafted], plain, &cases[number..=number], "alone");
+            } else {
+                expected[number] = drafted;
+            }
         }
     }
-    let rooms = [
-        (1, None),
-        (4, None),
-        (16, None),
-        (4, Some(512)),
-        (16, Some(700)),
-    ];
-    for (at_a_time, kv_tokens) in rooms {
+    for &(at_a_time, kv_tokens) in companies {
         let what = format!("{drafts:?}, {at_a_time} at a time, KV {kv_tokens:?}");
         let mut engine = engine(drafts, at_a_time, kv_tokens);
         let got = together(&mut engine, &cases);
@@ -103,20 +119,52 @@ fn same_in_company(drafts: Drafts, count: usize) {
 
 #[test]
 fn text_differs_not_in_company() {
-    same_in_company(Drafts::None, 200);
+    same_in_company(Drafts::None, 200, &COMPANIES);
 }
 
 #[test]
 fn text_differs_not_in_company_with_lookup() {
-    same_in_company(Drafts::Lookup, 200);
+    same_in_company(Drafts::Lookup, 200, &COMPANIES);
 }
 
 #[test]
 fn text_differs_not_in_company_with_a_model() {
-    same_in_company(Drafts::Model, 65);
+    same_in_company(Drafts::Model, 65, &COMPANIES[2..]);
 }
 
 #[test]
 fn text_differs_not_in_company_with_both() {
-    same_in_company(Drafts::Both, 65);
+    same_in_company(Drafts::Both, 65, &COMPANIES[1..4]);
+}
+
+/// `rejection` and `block` with a seed: trees that do not all fit into a pass are drafted whole or wait, so that a text is
+/// what it is alone.
+#[test]
+fn silently_wrong_rejection_with_a_seed_reproduces_itself_in_company() {
+    let story = PLAIN[0].tokens.clone();
+    let with_drafter = |max_sequences| {
+        let mut engine = engine(Drafts::None, max_sequences, None);
+        engine.set_drafters(vec![Box::new(Sampling(story.clone()))]);
+        engine
+    };
+    let mut cases: Vec<Case> = mixed(16);
+    for (number, case) in cases.iter_mut().enumerate() {
+        case.request = Request {
+            speculation: Speculation {
+                verify: [Verify::Rejection, Verify::Block][number % 2],
+                draft_max: Some(20),
+                ..Speculation::default()
+            },
+            ..sampled(prompt("Once upon a time"), Some(number as u64), 40)
+        };
+        case.cancelled_after = None;
+    }
+    let expected = alone(&mut with_drafter(1), &cases);
+    let mut engine = with_drafter(16);
+    let got = together(&mut engine, &cases);
+    assert_same(&got, &expected, &cases, "16 at a time");
+    // 16 trees of 20 nodes and a root are more than the outputs of a pass.
+    let figures = assert_no_leak(&mut engine);
+    let waits = figures.passes as f64 / (figures.sequence_steps as f64 / 16.0);
+    assert!(waits > 1.5, "{waits}: {figures:?}");
 }

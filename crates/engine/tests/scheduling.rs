@@ -13,7 +13,7 @@ use foredraft_engine::{
     Completion, Engine, EngineError, EngineOptions, Event, FinishReason, Request, RequestId,
 };
 use foredraft_model::unwatched;
-use foredraft_speculate::{Lookup, SamplingSettings};
+use foredraft_speculate::Lookup;
 use foredraft_testing::stories260k;
 use proptest::prelude::*;
 
@@ -101,98 +101,6 @@ fn a_long_prompt_never_stalls_a_running_answer() {
     backend.seen.lock().expect("fine").passes.clear();
     answer(&mut engine, &long);
     assert_eq!(backend.seen.lock().expect("fine").passes[..2], [256, 144]);
-}
-
-/// Four choices of one request: its prompt goes through the model once, and its pages are there once.
-#[test]
-fn n_choices_read_their_prompt_once() {
-    let start = story()[..300].to_vec();
-    let (mut engine, backend) = watched(4);
-    let cases: Vec<Case> = (0..4)
-        .map(|choice| Case {
-            kind: Kind::OfThree,
-            request: Request {
-                choice,
-                sampling: SamplingSettings {
-                    seed: Some(5),
-                    ..SamplingSettings::default()
-                },
-                ..greedy(start.clone(), 40)
-            },
-            cancelled_after: None,
-        })
-        .collect();
-    let got = together(&mut engine, &cases);
-    let cached: Vec<usize> = got.iter().map(|got| got.usage.cached_tokens).collect();
-    assert_eq!(cached, [0, 299, 299, 299]);
-    let fed = backend.seen.lock().expect("fine").tokens.len();
-    // The prompt, its last token for each other choice, and every token of the answers but the last.
-    assert_eq!(fed, 300 + 3 + 4 * 39);
-    for (got, case) in got.iter().zip(&cases) {
-        let alone = answer(&mut self::engine(1, None), &case.request);
-        assert_same(
-            std::slice::from_ref(got),
-            &[alone],
-            std::slice::from_ref(case),
-            "alone",
-        );
-    }
-    assert_no_leak(&mut engine);
-}
-
-/// While they run, 18 full pages (288 tokens) are shared by four; each has its own for the rest.
-#[test]
-fn choices_share_pages_and_write_to_their_own() {
-    let start = story()[..300].to_vec();
-    let mut engine = engine(4, None);
-    for choice in 0..4 {
-        let request = Request {
-            choice,
-            ..greedy(start.clone(), 50)
-        };
-        engine.submit(request).expect("taken");
-    }
-    while engine.running() < 4 {
-        step(&mut engine);
-    }
-    step(&mut engine);
-    let pages = engine.figures().pages;
-    // The cache holds the shared ones too, and nothing else.
-    assert_eq!((pages.shared, pages.cached), (18, 18));
-    assert_eq!(pages.used, 18 + 4);
-    while !engine.is_idle() {
-        step(&mut engine);
-    }
-    assert_no_leak(&mut engine);
-}
-
-/// Whoever shares a prompt that is still being read waits for it, but not for ever.
-#[test]
-fn who_waits_for_anothers_prompt_goes_on_when_that_one_leaves() {
-    let story = story();
-    let mut engine = engine(3, None);
-    let busy = engine
-        .submit(greedy(prompt("One day"), 200))
-        .expect("taken");
-    step(&mut engine);
-    let first = engine
-        .submit(greedy(story[..400].to_vec(), 9))
-        .expect("taken");
-    let second = engine
-        .submit(greedy(story[..300].to_vec(), 9))
-        .expect("taken");
-    step(&mut engine);
-    assert_eq!((engine.running(), engine.waiting()), (2, 1));
-    engine.cancel(first);
-    let mut cached = None;
-    while cached.is_none() {
-        let (_, ended) = step(&mut engine);
-        let of_second = ended.into_iter().find(|(id, _)| *id == second);
-        cached = of_second.map(|(_, got)| got.usage.cached_tokens);
-    }
-    // What the other had read is there: the token that begins every text, and a chunk.
-    assert_eq!(cached, Some(1 + 64));
-    engine.cancel(busy);
 }
 
 /// With too few pages the younger give way, and nothing of what they said is said again or changed.
