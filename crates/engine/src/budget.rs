@@ -237,7 +237,10 @@ pub(crate) fn plan(
     let one = pages_for(context_tokens);
     let pages = match options.kv_tokens {
         Some(asked) => pages_for(asked).max(one),
-        None => one.saturating_mul(options.max_sequences),
+        None => {
+            let usual = pages_for(context_tokens.min(USUAL_TOKENS));
+            one.max(usual.saturating_mul(options.max_sequences))
+        }
     };
     let room = Room {
         context_tokens,
@@ -314,6 +317,10 @@ fn check(model: usize, options: &EngineOptions) -> Result<(), BudgetError> {
         _ => Ok(()),
     }
 }
+
+/// Tokens of a sequence that room is kept for where nobody says how much: what ended stays in it as long as there is room, and
+/// a machine has other uses for its memory.
+const USUAL_TOKENS: usize = 4096;
 
 /// A context that is chosen for the user is never shorter than this.
 const MINIMUM_CONTEXT: usize = 512;

@@ -15,8 +15,8 @@ pub struct EngineOptions {
     pub max_draft_nodes: usize,
     /// The most sequences that run at a time; further requests wait.
     pub max_sequences: usize,
-    /// Positions of keys and values over all sequences, at least one context; `None`: a context for each sequence, or
-    /// what fits. Sequences take what they need of it, and what ended stays in it as long as there is room.
+    /// Positions of keys and values over all sequences, at least one context; `None`: 4096 for each sequence and at least one
+    /// context, or what fits. Sequences take what they need of it, and what ended stays in it as long as there is room.
     pub kv_tokens: Option<usize>,
     /// The most tokens of prompts that a step reads while other sequences decode: a running answer is delayed by them.
     pub prompt_rows: usize,
