@@ -70,6 +70,15 @@ pub(crate) struct ServerArgs {
     #[arg(long = "alias", value_name = "NAME", value_parser = values::some_text)]
     pub(crate) aliases: Vec<String>,
 
+    /// Answers that are made at a time; more wait
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = values::count::<1024>)]
+    pub(crate) max_batch: usize,
+
+    /// Tokens whose keys and values are kept, over all answers and past texts; at least one --context
+    /// [default: a context for each answer of --max-batch, or what memory holds]
+    #[arg(long, value_name = "N", value_parser = values::count::<{ 1 << 28 }>)]
+    pub(crate) kv_tokens: Option<usize>,
+
     /// Answers that may wait; at one more a request is refused
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = values::count::<65536>)]
     pub(crate) max_queue: usize,

@@ -45,8 +45,19 @@ pub(crate) fn load_with_drafts(
     options: &ModelOptions,
     drafts: Drafts,
 ) -> Result<Loaded, Exit> {
+    let engine_options = engine_options(options);
+    load_with_options(checkpoint, tokenizer, options, engine_options, drafts)
+}
+
+/// [`load_with_drafts`] with more to say to the engine.
+pub(crate) fn load_with_options(
+    checkpoint: &Checkpoint,
+    tokenizer: &Arc<Tokenizer>,
+    options: &ModelOptions,
+    mut engine_options: EngineOptions,
+    drafts: Drafts,
+) -> Result<Loaded, Exit> {
     let backend = backend(options)?;
-    let mut engine_options = engine_options(options);
     if let Some(most) = drafts.most_nodes {
         engine_options.max_draft_nodes = most;
     }
