@@ -179,6 +179,8 @@ pub enum Event<'a> {
         token: TokenId,
         /// Where it came from.
         origin: TokenOrigin,
+        /// Its log probability, where that was asked for.
+        logprob: Option<&'a TokenLogprob>,
     },
     /// More text of the answer: whole characters, never part of a stop text.
     Text(&'a str),

@@ -199,7 +199,13 @@ impl Engine {
         len: usize,
         on_event: OnEvent<'_>,
     ) -> Option<FinishReason> {
-        let mut cancelled = on_event(Event::Token { token, origin }).is_break();
+        let logprob = answer.logprobs.last();
+        let event = Event::Token {
+            token,
+            origin,
+            logprob,
+        };
+        let mut cancelled = on_event(event).is_break();
         if self.tokenizer().is_end_of_text(token) {
             return Some(FinishReason::EndOfText);
         }

@@ -191,7 +191,7 @@ fn events_tell_every_token_and_where_it_came_from() {
     let got = engine
         .generate(&request, &mut |event| {
             match event {
-                Event::Token { token, origin } => {
+                Event::Token { token, origin, .. } => {
                     tokens.push(token);
                     origins.push(origin);
                 }

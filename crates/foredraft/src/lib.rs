@@ -18,6 +18,7 @@
 //! | [`cpu`] | the backend that computes on the CPU |
 //! | [`drafters`] | drafters that run networks |
 //! | [`engine`] | sequences and the decoding loop |
+//! | [`server`] | the engine over HTTP, in OpenAI's interface |
 //!
 //! The `foredraft` binary is a thin layer of commands over the same modules.
 
@@ -28,6 +29,7 @@ pub use foredraft_engine as engine;
 pub use foredraft_formats as formats;
 pub use foredraft_model as model;
 pub use foredraft_quant as quant;
+pub use foredraft_server as server;
 pub use foredraft_speculate as speculate;
 pub use foredraft_text as text;
 

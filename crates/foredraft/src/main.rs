@@ -18,6 +18,7 @@ mod load;
 mod output;
 mod progress;
 mod run;
+mod serve;
 
 fn main() -> std::process::ExitCode {
     let outcome = args::parse().and_then(commands::dispatch);

@@ -15,7 +15,7 @@ pub(crate) use draft::DraftOptions;
 pub(crate) use model::{CpuPath, ModelOptions};
 pub(crate) use sampling::SamplingOptions;
 
-use crate::commands::{audit, bench, completions, inspect, pull, run};
+use crate::commands::{audit, bench, completions, inspect, pull, run, serve};
 use crate::exit::Exit;
 use crate::output;
 
@@ -30,6 +30,7 @@ use crate::output;
 #[command(after_help = "Examples:
   foredraft run stories260k \"Once upon a time\"     no network needed: this model is built in
   foredraft run smollm2-135m \"Why is the sky blue?\"
+  foredraft serve smollm2-135m                      for any OpenAI client, on http://127.0.0.1:8080/v1
   foredraft pull                                    the aliases, and where each model is
   foredraft inspect model.gguf
 
@@ -54,6 +55,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Let a model answer a prompt, or chat with it
     Run(Box<run::RunArgs>),
+    /// Serve a model over HTTP, in OpenAI's interface
+    Serve(Box<serve::ServeArgs>),
     /// Measure a model on this machine: decoding, prompt, T(M), bandwidth
     Bench(Box<bench::BenchArgs>),
     /// Prove on this machine that drafting changes nothing that a model says

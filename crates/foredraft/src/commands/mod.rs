@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod inspect;
 pub(crate) mod pull;
 pub(crate) mod run;
+pub(crate) mod serve;
 
 use crate::args::Command;
 use crate::exit::Exit;
@@ -14,6 +15,7 @@ use crate::exit::Exit;
 pub(crate) fn dispatch(command: Command) -> Result<(), Exit> {
     match command {
         Command::Run(args) => run::run(*args),
+        Command::Serve(args) => serve::run(*args),
         Command::Audit(args) => audit::run(*args),
         Command::Bench(args) => bench::run(*args),
         Command::Pull(args) => pull::run(args),

@@ -70,19 +70,10 @@ pub fn resolve_with(
     settings: &pull::Settings,
     progress: &dyn Progress,
 ) -> Result<ResolvedModel, ModelError> {
-    match spec.parse::<ModelSpec>()? {
-        ModelSpec::Path(path) => {
-            let name = path
-                .file_name()
-                .unwrap_or(path.as_os_str())
-                .to_string_lossy()
-                .into_owned();
-            Ok(ResolvedModel {
-                name,
-                source: CheckpointSource::Path(path),
-                entry: None,
-            })
-        }
+    let spec = spec.parse::<ModelSpec>()?;
+    let name = spec.name();
+    let (source, entry) = match spec {
+        ModelSpec::Path(path) => (CheckpointSource::Path(path), None),
         ModelSpec::Alias(entry) => {
             let source = match &entry.contents {
                 Contents::BuiltIn(bytes) => CheckpointSource::BuiltIn(bytes),
@@ -91,25 +82,17 @@ pub fn resolve_with(
                     CheckpointSource::Path(pulled.path)
                 }
             };
-            Ok(ResolvedModel {
-                name: entry.alias.to_string(),
-                source,
-                entry: Some(entry),
-            })
+            (source, Some(entry))
         }
         ModelSpec::Hub { repo, file } => {
-            let pulled = pull::pull_hub(
-                &repo,
-                file.as_deref(),
-                &Store::from_env()?,
-                settings,
-                progress,
-            )?;
-            Ok(ResolvedModel {
-                name: repo,
-                source: CheckpointSource::Path(pulled.path),
-                entry: None,
-            })
+            let store = Store::from_env()?;
+            let pulled = pull::pull_hub(&repo, file.as_deref(), &store, settings, progress)?;
+            (CheckpointSource::Path(pulled.path), None)
         }
-    }
+    };
+    Ok(ResolvedModel {
+        name,
+        source,
+        entry,
+    })
 }

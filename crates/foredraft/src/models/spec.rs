@@ -22,6 +22,20 @@ pub enum ModelSpec {
     },
 }
 
+impl ModelSpec {
+    /// What to call the model: the alias, the file's name, or `owner/repo`.
+    pub fn name(&self) -> String {
+        match self {
+            ModelSpec::Alias(entry) => entry.alias.to_string(),
+            ModelSpec::Path(path) => {
+                let name = path.file_name().unwrap_or(path.as_os_str());
+                name.to_string_lossy().into_owned()
+            }
+            ModelSpec::Hub { repo, .. } => repo.clone(),
+        }
+    }
+}
+
 impl FromStr for ModelSpec {
     type Err = ModelError;
 
