@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 # Messages one below the other: the model knows stories, not roles.
-TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n{% endif %}{% endfor %}"
+TEMPLATE = r"{% for message in messages %}{{ message['content'] }}{% if not loop.last %}{{ '\n' }}{% endif %}{% endfor %}"
 
 ALIGNMENT = 32
 STRING = 8

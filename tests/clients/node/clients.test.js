@@ -56,7 +56,8 @@ test('streams join to the whole answer', async () => {
       usage = chunk.usage ?? usage;
     }
     assert.equal(text, whole.choices[0].message.content);
-    assert.deepEqual(usage, whole.usage);
+    // How many tokens were in a cache already is another matter.
+    assert.deepEqual({ ...usage, prompt_tokens_details: null }, { ...whole.usage, prompt_tokens_details: null });
   }
   let text = '';
   for await (const chunk of await complete({ seed: 3, stream: true })) text += chunk.choices[0]?.text ?? '';

@@ -57,6 +57,11 @@ def text(chunks) -> str:
     return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
 
 
+def counts(answer) -> tuple[int, int, int]:
+    """How many tokens were read and said. How many of them were in a cache already is another matter."""
+    return answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens
+
+
 def foredraft_run(*arguments: str) -> dict:
     """What `foredraft run` answers, plain: without drafts."""
     command = [os.environ["FOREDRAFT_BINARY"], "run", os.environ["FOREDRAFT_MODEL"], "--json", "--threads", "1", *arguments]

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from conftest import MESSAGES, MODEL, PROMPT, foredraft_run
+from conftest import MESSAGES, MODEL, PROMPT, fetch, foredraft_run
 
 
 def test_an_answer_has_openais_shape(chat):
@@ -32,6 +32,8 @@ def test_the_parts_of_a_message_and_all_roles_are_read(chat):
     ]
     # The template puts messages below each other, and the server joins parts by line breaks.
     joined = [{"role": "user", "content": "A story.\nShort.\nOne day,\nTom ran.\nHe fell.\nThen"}]
+    read = [fetch("/tokenize", {"messages": messages})["tokens"] for messages in (conversation, joined)]
+    assert read[0] == read[1]
     texts = [chat(messages=messages, temperature=0).choices[0].message.content for messages in (conversation, joined)]
     assert texts[0] == texts[1]
 
