@@ -105,40 +105,49 @@ impl Answers {
     }
 
     async fn wait(&mut self) -> Result<(usize, Next), ApiError> {
+        loop {
+            let (choice, message) = self.message().await?;
+            let (result, tokens, first_token) = match message {
+                Message::Warning(warning) => {
+                    self.record.warn(&warning);
+                    continue;
+                }
+                Message::Piece { text, tokens } => {
+                    self.waiting.fetch_sub(1, Ordering::AcqRel);
+                    return Ok((choice, Next::Piece { text, tokens }));
+                }
+                Message::End {
+                    overflowed: true, ..
+                } => return Err(ApiError::slow_reader(self.most_waiting)),
+                Message::End {
+                    result,
+                    tokens,
+                    first_token,
+                    ..
+                } => (result, tokens, first_token),
+            };
+            let completion = result.map_err(ApiError::from)?;
+            if completion.finish_reason == FinishReason::Cancelled {
+                return Err(ApiError::internal("the answer was cancelled"));
+            }
+            self.record.finished(&completion, first_token);
+            return Ok((choice, Next::End { completion, tokens }));
+        }
+    }
+
+    /// What a listener says next, unless the request's time is over before.
+    async fn message(&mut self) -> Result<(usize, Message), ApiError> {
         let ending = self.stage.wait_for(|stage| *stage == Stage::Ending);
-        let (choice, message) = tokio::select! {
+        tokio::select! {
             biased;
             // Before the messages: an answer that never pauses must end in time too.
-            _ = ending => return Err(ApiError::stopping()),
+            _ = ending => Err(ApiError::stopping()),
             () = tokio::time::sleep_until(self.deadline) => {
-                return Err(ApiError::answer_timeout(self.request_timeout.as_secs()));
+                Err(ApiError::answer_timeout(self.request_timeout.as_secs()))
             }
-            message = self.messages.recv() => match message {
-                Some(message) => message,
-                // The engine's thread is gone, and took the listeners with it.
-                None => return Err(ApiError::internal("the engine has stopped")),
-            },
-        };
-        match message {
-            Message::Piece { text, tokens } => {
-                self.waiting.fetch_sub(1, Ordering::AcqRel);
-                Ok((choice, Next::Piece { text, tokens }))
-            }
-            Message::End {
-                overflowed: true, ..
-            } => Err(ApiError::slow_reader(self.most_waiting)),
-            Message::End {
-                result,
-                tokens,
-                first_token,
-                ..
-            } => {
-                let completion = result.map_err(ApiError::from)?;
-                if completion.finish_reason == FinishReason::Cancelled {
-                    return Err(ApiError::internal("the answer was cancelled"));
-                }
-                self.record.finished(&completion, first_token);
-                Ok((choice, Next::End { completion, tokens }))
+            // None: the engine's thread is gone, and took the listeners with it.
+            message = self.messages.recv() => {
+                message.ok_or_else(|| ApiError::internal("the engine has stopped"))
             }
         }
     }

@@ -11,12 +11,11 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::options::Limits;
 
-/// The body as JSON: an object.
+/// The bytes of a body that says it is JSON.
 ///
 /// # Errors
-/// 415 when it is not declared as JSON, 413 when it is too long, 408 when it does not arrive in time, 400 when it breaks
-/// off or is no JSON object.
-pub(crate) async fn json(request: Request<Body>, limits: &Limits) -> Result<Value, ApiError> {
+/// 415 when it does not say so, 413 when it is too long, 408 when it does not arrive in time, 400 when it breaks off.
+pub(crate) async fn read(request: Request<Body>, limits: &Limits) -> Result<Vec<u8>, ApiError> {
     if !is_json(request.headers()) {
         return Err(ApiError::not_json());
     }
@@ -26,8 +25,16 @@ pub(crate) async fn json(request: Request<Body>, limits: &Limits) -> Result<Valu
     if declared.is_some_and(|length| length > limit as u64) {
         return Err(ApiError::body_too_large(limit));
     }
-    let bytes = bytes(request.into_body(), limit, limits.read_timeout).await?;
-    match serde_json::from_slice(&bytes) {
+    bytes(request.into_body(), limit, limits.read_timeout).await
+}
+
+/// The JSON object that a body is. As values it takes up to some thirty times the memory of its bytes, so this is done where the
+/// number of threads bounds how many there are ([`blocking`](crate::blocking::blocking)).
+///
+/// # Errors
+/// 400 when it is none.
+pub(crate) fn object(bytes: &[u8]) -> Result<Value, ApiError> {
+    match serde_json::from_slice(bytes) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(ApiError::bad_request("the body must be a JSON object")),
         Err(error) => Err(ApiError::bad_request(format!(

@@ -30,6 +30,7 @@ mod blocking;
 mod body;
 mod chat;
 mod completions;
+mod connection;
 mod error;
 mod health;
 mod listener;

@@ -32,6 +32,8 @@ pub(crate) enum Message {
         /// The tokens since the last piece.
         tokens: Vec<Emitted>,
     },
+    /// Something that the answer does not suffer from.
+    Warning(String),
     /// Its end.
     End {
         /// The whole answer, or why there is none.
@@ -123,11 +125,13 @@ impl AnswerListener {
         }
         let text = text.to_owned();
         let tokens = std::mem::take(&mut self.tokens);
-        // Nobody is there any more: the ticket is dropped too, and ends the answer.
-        let _ = self
-            .messages
-            .send((self.choice, Message::Piece { text, tokens }));
+        self.send(Message::Piece { text, tokens });
         ControlFlow::Continue(())
+    }
+
+    /// Where nobody hears it any more, the ticket is dropped too, and ends the answer.
+    fn send(&self, message: Message) {
+        let _ = self.messages.send((self.choice, message));
     }
 
     /// Tokens of a step come together: each counts as an equal part of the time since the step before.
@@ -146,7 +150,8 @@ impl Listener for AnswerListener {
             Event::Token { token, logprob, .. } => self.token(token, logprob),
             Event::Text(text) => return self.piece(text),
             Event::Step(report) => self.step(report.emitted),
-            Event::Warning(warning) => tracing::warn!("{warning}"),
+            // The log is written elsewhere: stderr may be slow.
+            Event::Warning(warning) => self.send(Message::Warning(warning.to_owned())),
             Event::Prefill { .. } => {}
         }
         ControlFlow::Continue(())
@@ -160,5 +165,85 @@ impl Listener for AnswerListener {
             first_token: self.first_token,
         };
         let _ = self.messages.send((self.choice, message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foredraft_engine::TokenOrigin;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    fn listener(stream: bool) -> (AnswerListener, UnboundedReceiver<(usize, Message)>) {
+        let (messages, receiver) = unbounded_channel();
+        let outlet = Outlet {
+            messages,
+            stream,
+            waiting: Arc::default(),
+            most_waiting: 2,
+            metrics: Arc::new(Metrics::new("m")),
+            received: Instant::now(),
+        };
+        (AnswerListener::new(3, outlet), receiver)
+    }
+
+    fn say(listener: &mut AnswerListener, token: u32, text: &str) -> ControlFlow<()> {
+        let token = Event::Token {
+            token: TokenId(token),
+            origin: TokenOrigin::Plain,
+            logprob: None,
+        };
+        assert!(listener.event(token).is_continue());
+        match text {
+            "" => ControlFlow::Continue(()),
+            text => listener.event(Event::Text(text)),
+        }
+    }
+
+    #[test]
+    fn tokens_come_with_the_text_that_they_complete() {
+        let (mut listener, mut receiver) = listener(true);
+        assert!(say(&mut listener, 1, "").is_continue());
+        assert!(say(&mut listener, 2, "é").is_continue());
+        let Ok((3, Message::Piece { text, tokens })) = receiver.try_recv() else {
+            panic!("no piece")
+        };
+        let ids: Vec<u32> = tokens.iter().map(|emitted| emitted.token.0).collect();
+        assert_eq!((text.as_str(), ids.as_slice()), ("é", &[1, 2][..]));
+        assert!(say(&mut listener, 9, "").is_continue());
+        Box::new(listener).end(Err(EngineError::EmptyPrompt));
+        let Ok((3, Message::End { tokens, .. })) = receiver.try_recv() else {
+            panic!("no end")
+        };
+        assert_eq!(tokens.len(), 1);
+    }
+
+    #[test]
+    fn too_many_unread_pieces_end_the_answer() {
+        let (mut listener, mut receiver) = listener(true);
+        assert!(say(&mut listener, 1, "a").is_continue());
+        assert!(say(&mut listener, 2, "b").is_continue());
+        assert!(say(&mut listener, 3, "c").is_break());
+        Box::new(listener).end(Err(EngineError::EmptyPrompt));
+        let mut last = None;
+        while let Ok(message) = receiver.try_recv() {
+            last = Some(message);
+        }
+        let overflowed = |message| match message {
+            Some((_, Message::End { overflowed, .. })) => overflowed,
+            _ => panic!("no end"),
+        };
+        assert!(overflowed(last));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_streamed_sends_its_end_alone() {
+        let (mut listener, mut receiver) = listener(false);
+        for token in 0..10 {
+            assert!(say(&mut listener, token, "a").is_continue());
+        }
+        assert!(receiver.try_recv().is_err());
+        Box::new(listener).end(Err(EngineError::EmptyPrompt));
+        assert!(receiver.try_recv().is_ok());
     }
 }

@@ -146,3 +146,87 @@ fn written(tokenizer: &Tokenizer, token: TokenId) -> String {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foredraft_text::GgufVocabulary;
+    use serde_json::json;
+
+    /// A byte for each token, and behind them one that ends a text.
+    fn tokenizer() -> Tokenizer {
+        let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
+        let tokens: Vec<String> = bytes.chain(["</s>".to_owned()]).collect();
+        let vocabulary = GgufVocabulary {
+            model: "llama".into(),
+            types: (0..257).map(|id| if id < 256 { 6 } else { 3 }).collect(),
+            scores: vec![0.0; tokens.len()],
+            tokens,
+            eos: Some(256),
+            ..GgufVocabulary::default()
+        };
+        Tokenizer::from_vocabulary(vocabulary).expect("a vocabulary")
+    }
+
+    fn emitted(token: u32, logprob: f32, top: &[(u32, f32)]) -> Emitted {
+        Emitted {
+            token: TokenId(token),
+            logprob: Some(TokenLogprob {
+                log_probability: logprob,
+                top: top.iter().map(|&(id, p)| (TokenId(id), p)).collect(),
+            }),
+        }
+    }
+
+    /// "aé" in bytes, and the end of the text.
+    fn text() -> Vec<Emitted> {
+        vec![
+            emitted(97, -0.5, &[(97, -0.5), (256, -2.0)]),
+            emitted(0xC3, -1.0, &[(97, -0.75), (0xC3, -1.0)]),
+            emitted(
+                0xA9,
+                f32::NEG_INFINITY,
+                &[(97, -0.25), (98, f32::NEG_INFINITY)],
+            ),
+            emitted(256, -0.125, &[]),
+        ]
+    }
+
+    #[test]
+    fn completions_tell_tokens_apart_and_where_they_begin() {
+        let mut offset = 10;
+        let logprobs = CompletionLogprobs::new(&tokenizer(), &text(), &mut offset);
+        let expected = json!({
+            "tokens": ["a", "bytes:\\xc3", "bytes:\\xa9"],
+            "token_logprobs": [-0.5, -1.0, -9999.0],
+            "top_logprobs": [
+                {"a": -0.5, "</s>": -2.0},
+                {"a": -0.75, "bytes:\\xc3": -1.0},
+                {"a": -0.25, "b": -9999.0, "bytes:\\xa9": -9999.0},
+            ],
+            "text_offset": [10, 11, 12],
+        });
+        assert_eq!(json!(logprobs), expected);
+        assert_eq!(offset, 12, "two characters");
+    }
+
+    #[test]
+    fn chats_tell_the_bytes() {
+        let logprobs = json!(ChatLogprobs::new(&tokenizer(), &text()));
+        let content = logprobs["content"].as_array().expect("a list");
+        assert_eq!(content.len(), 3, "the end is no text");
+        let first = json!({
+            "token": "a", "logprob": -0.5, "bytes": [97],
+            "top_logprobs": [
+                {"token": "a", "logprob": -0.5, "bytes": [97]},
+                {"token": "</s>", "logprob": -2.0, "bytes": null},
+            ],
+        });
+        assert_eq!(content[0], first);
+        assert_eq!(
+            (&content[1]["token"], &content[1]["bytes"]),
+            (&json!("\u{FFFD}"), &json!([0xC3]))
+        );
+        assert_eq!(content[2]["logprob"], -9999.0);
+    }
+}

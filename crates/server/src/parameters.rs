@@ -314,3 +314,84 @@ pub(crate) fn refuse_later(body: &Value) -> Result<(), ApiError> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_seed_that_was_only_drawn_does_not_change_the_rule() {
+        let rule = |given: Option<u64>, temperature, verify| {
+            let mut sampling = SamplingSettings {
+                temperature,
+                seed: given,
+                ..SamplingSettings::default()
+            };
+            let mut speculation = Speculation {
+                verify,
+                ..Speculation::default()
+            };
+            let drawn = seed(&mut sampling, &mut speculation);
+            assert_eq!(sampling.seed, Some(drawn));
+            assert!(given.is_none_or(|given| given == drawn));
+            let greedy = temperature == 0.0;
+            speculation.verify.resolve(true, greedy)
+        };
+        // What `Verify::resolve` says of a request whose seed was given, and of one without.
+        use foredraft_speculate::VerifyRule::{Block, Coupled, Rejection};
+        assert_eq!(rule(Some(7), 1.0, Verify::Auto), Coupled);
+        assert_eq!(rule(None, 1.0, Verify::Auto), Rejection);
+        assert_eq!(rule(None, 0.0, Verify::Auto), Coupled);
+        assert_eq!(rule(None, 1.0, Verify::Coupled), Coupled);
+        assert_eq!(rule(Some(7), 1.0, Verify::Block), Block);
+        assert!(random_seed() < 1 << 53 && random_seed() != random_seed());
+    }
+
+    #[test]
+    fn fields_are_taken_and_defaults_are_kept() {
+        let sampling = |fields: Value| {
+            let parameters: Parameters = crate::body::fields(&fields).expect("fields");
+            parameters.sampling(&Defaults::default().sampling)
+        };
+        let plain = sampling(json!({"temperature": null})).expect("settings");
+        assert_eq!(plain, Defaults::default().sampling);
+        assert_eq!((plain.temperature, plain.top_p), (1.0, 1.0));
+        assert_eq!((plain.top_k, plain.min_p), (40, 0.05));
+        let given = json!({"seed": -1, "top_k": -1, "repeat_penalty": 1.5, "logit_bias": {"7": 1, "3": -2}});
+        let given = sampling(given).expect("settings");
+        assert_eq!((given.seed, given.top_k), (Some(u64::MAX), 0));
+        assert_eq!(given.repeat_penalty, 1.5);
+        assert_eq!(given.logit_bias, [(TokenId(3), -2.0), (TokenId(7), 1.0)]);
+        let seed = json!({"seed": u64::MAX});
+        assert_eq!(sampling(seed).expect("settings").seed, Some(u64::MAX));
+        assert!(sampling(json!({"top_k": 4_294_967_296_u64})).is_err());
+    }
+
+    #[test]
+    fn what_comes_later_is_refused_by_name() {
+        let refused = |body: Value| {
+            let refused = refuse_later(&body).err();
+            refused.and_then(|error| error.detail.param)
+        };
+        assert_eq!(
+            refused(json!({"tools": [], "tool_choice": "none", "audio": null})),
+            None
+        );
+        assert_eq!(refused(json!({"response_format": {"type": "text"}})), None);
+        for (field, value) in [
+            ("tools", json!([{}])),
+            ("functions", json!([{}])),
+            ("tool_choice", json!("auto")),
+            ("grammar", json!("root ::= x")),
+            ("json_schema", json!({})),
+            ("audio", json!({})),
+            ("response_format", json!({"type": "json_object"})),
+            ("response_format", json!("text")),
+        ] {
+            let mut body = json!({});
+            body[field] = value;
+            assert_eq!(refused(body).as_deref(), Some(field));
+        }
+    }
+}

@@ -92,6 +92,11 @@ impl Record {
         }
     }
 
+    /// Something went wrong that the answers do not suffer from.
+    pub(crate) fn warn(&self, warning: &str) {
+        tracing::warn!(id = self.id, "{warning}");
+    }
+
     /// The request has failed.
     pub(crate) fn failed(&mut self, error: &ApiError) {
         self.error = Some(error.detail.message.clone());

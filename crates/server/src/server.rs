@@ -6,7 +6,6 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_io_timeout::TimeoutStream;
 
+use crate::connection::Connection;
 use crate::options::{Limits, ServerOptions};
 use crate::routes;
 use crate::state::{Model, Stage, State};
@@ -109,7 +108,7 @@ async fn accept(listener: &TcpListener, state: &Arc<State>, connections: &Gracef
             return;
         };
         let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+            Ok((stream, _)) => Connection::new(stream, limits.write_timeout),
             Err(error) => {
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -121,7 +120,7 @@ async fn accept(listener: &TcpListener, state: &Arc<State>, connections: &Gracef
             connections.watcher(),
         );
         tokio::spawn(async move {
-            let connection = connection(&limits).serve_connection(io(stream, &limits), service);
+            let connection = http(&limits).serve_connection(TokioIo::new(stream), service);
             // A client that goes away, or speaks something else, is nobody's fault.
             if let Err(error) = watcher.watch(connection).await {
                 tracing::debug!("a connection ended: {error}");
@@ -131,19 +130,10 @@ async fn accept(listener: &TcpListener, state: &Arc<State>, connections: &Gracef
     }
 }
 
-fn connection(limits: &Limits) -> http1::Builder {
+fn http(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.read_timeout);
     builder
-}
-
-/// A client that does not read what it is sent is given up after a while, and so is what it asked for.
-fn io(stream: TcpStream, limits: &Limits) -> TokioIo<Pin<Box<TimeoutStream<TcpStream>>>> {
-    // Tokens are small, and wanted at once.
-    let _ = stream.set_nodelay(true);
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(limits.write_timeout));
-    TokioIo::new(Box::pin(stream))
 }

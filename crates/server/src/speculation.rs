@@ -182,3 +182,58 @@ fn add(total: &mut SpeculationFigures, more: &SpeculationFigures) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn resolve(value: Value) -> Result<Speculation, ApiError> {
+        let parameters: SpeculationParameters = serde_json::from_value(value).expect("a form");
+        let defaults = Speculation {
+            draft_max: Some(5),
+            verify: Verify::Block,
+            ..Speculation::default()
+        };
+        parameters.resolve(&defaults)
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_the_server_was_started() {
+        let defaults = resolve(json!({})).expect("valid");
+        assert_eq!((defaults.enabled, defaults.draft_max), (true, Some(5)));
+        for on in [json!(true), json!("on")] {
+            assert_eq!(resolve(on).expect("valid"), defaults);
+        }
+        for off in [json!(false), json!("off"), json!({"enabled": false})] {
+            let off = resolve(off).expect("valid");
+            assert_eq!((off.enabled, off.nodes()), (false, 0));
+        }
+        let all = json!({"draft_max": 9, "tree": "3x2", "verify": "auto"});
+        let all = resolve(all).expect("valid");
+        assert_eq!((all.draft_max, all.verify), (Some(9), Verify::Auto));
+        assert_eq!(all.tree, TreeShape::Grid { width: 3, depth: 2 });
+        for wrong in ["", "x", "3x", "0x1", "256x1", "3x2x1"] {
+            assert!(resolve(json!({"tree": wrong})).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn figures_of_several_answers_add_up() {
+        let figures = |drafted, accepted, emitted, by_depth: [&[usize]; 2]| SpeculationFigures {
+            drafters: vec!["lookup".into()],
+            verify: "coupled",
+            steps: 2,
+            emitted,
+            drafted,
+            accepted,
+            offered_by_depth: by_depth[0].to_vec(),
+            accepted_by_depth: by_depth[1].to_vec(),
+        };
+        let mut total = figures(3, 1, 3, [&[2, 1], &[1, 0]]);
+        add(&mut total, &figures(5, 4, 6, [&[2, 2, 1], &[2, 1, 1]]));
+        assert_eq!((total.drafted, total.accepted), (8, 5));
+        assert_eq!((total.steps, total.emitted), (4, 9));
+        assert_eq!(total.acceptance_by_depth(), [0.75, 1.0 / 3.0, 1.0]);
+    }
+}

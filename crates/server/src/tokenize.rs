@@ -18,7 +18,7 @@ use crate::chat::{ChatParameters, MessageSchema};
 use crate::error::ApiError;
 use crate::prompt::check_ids;
 use crate::responses::BodyErrors;
-use crate::state::State;
+use crate::state::{Model, State};
 
 /// A text, or a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -81,20 +81,22 @@ pub(crate) async fn tokenize(
     request: Request<Body>,
 ) -> Result<Json<TokenizeResponse>, ApiError> {
     let model = Arc::clone(state.model()?);
-    let body = body::json(request, &state.options.limits).await?;
+    let bytes = body::read(request, &state.options.limits).await?;
+    blocking(move || tokens(&bytes, &state, &model).map(Json)).await?
+}
+
+fn tokens(bytes: &[u8], state: &State, model: &Model) -> Result<TokenizeResponse, ApiError> {
+    let body = body::object(bytes)?;
     let request: TokenizeRequest = body::fields(&body)?;
     state.check_name(request.model.as_deref())?;
-    let reader = Arc::clone(&model.tokenizer);
+    let tokenizer = &model.tokenizer;
     let prefixed = request.add_special_tokens.unwrap_or(true);
     let tokens = match (request.prompt, request.messages) {
-        (Some(text), None) if prefixed => {
-            blocking(move || reader.encode_prompt(&text, Special::Parse)).await??
-        }
-        (Some(text), None) => blocking(move || reader.encode(&text, Special::Parse)).await??,
+        (Some(text), None) if prefixed => tokenizer.encode_prompt(&text, Special::Parse)?,
+        (Some(text), None) => tokenizer.encode(&text, Special::Parse)?,
         (None, Some(_)) => {
             let chat: ChatParameters = body::fields(&body)?;
-            let conversation = chat.conversation()?;
-            blocking(move || reader.encode_chat(&conversation)).await??
+            tokenizer.encode_chat(&chat.conversation()?)?
         }
         _ => {
             return Err(ApiError::invalid(
@@ -104,13 +106,13 @@ pub(crate) async fn tokenize(
         }
     };
     let names = request.return_token_strs.unwrap_or(false);
-    let name = |id: &TokenId| model.tokenizer.token_text(*id).to_owned();
-    Ok(Json(TokenizeResponse {
+    let name = |id: &TokenId| tokenizer.token_text(*id).to_owned();
+    Ok(TokenizeResponse {
         count: tokens.len(),
         max_model_len: model.context_tokens,
         token_strs: names.then(|| tokens.iter().map(name).collect()),
         tokens: tokens.iter().map(|id| id.0).collect(),
-    }))
+    })
 }
 
 /// Join tokens to a text
@@ -128,13 +130,16 @@ pub(crate) async fn detokenize(
     request: Request<Body>,
 ) -> Result<Json<DetokenizeResponse>, ApiError> {
     let model = Arc::clone(state.model()?);
-    let body = body::json(request, &state.options.limits).await?;
-    let request: DetokenizeRequest = body::fields(&body)?;
-    state.check_name(request.model.as_deref())?;
-    let tokens: Vec<TokenId> = request.tokens.into_iter().map(TokenId).collect();
-    check_ids(&tokens, &model, "tokens")?;
-    let prompt = text(&model.tokenizer, &tokens);
-    Ok(Json(DetokenizeResponse { prompt }))
+    let bytes = body::read(request, &state.options.limits).await?;
+    let join = move || {
+        let request: DetokenizeRequest = body::fields(&body::object(&bytes)?)?;
+        state.check_name(request.model.as_deref())?;
+        let tokens: Vec<TokenId> = request.tokens.into_iter().map(TokenId).collect();
+        check_ids(&tokens, &model, "tokens")?;
+        let prompt = text(&model.tokenizer, &tokens);
+        Ok(Json(DetokenizeResponse { prompt }))
+    };
+    blocking(join).await?
 }
 
 /// The text of tokens from its beginning; control tokens are left out.

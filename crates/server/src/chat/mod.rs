@@ -10,6 +10,7 @@ use axum::extract::State as Shared;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use foredraft_common::TokenId;
 use foredraft_text::ChatRequest;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -20,13 +21,13 @@ use crate::blocking::blocking;
 use crate::body;
 use crate::error::ApiError;
 use crate::logprobs::MAX_TOP;
-use crate::parameters::{Parameters, refuse_later};
-use crate::prompt;
+use crate::parameters::{Common, Parameters, refuse_later};
+use crate::prompt::{check, check_choices};
 use crate::record::Record;
 use crate::request_id::RequestId;
 use crate::responses::{GenerationErrors, Head};
 use crate::sse;
-use crate::state::State;
+use crate::state::{Model, State};
 pub(crate) use messages::MessageSchema;
 use response::{ChatChunks, ChatCompletion};
 
@@ -126,27 +127,10 @@ pub(crate) async fn chat_completions(
 ) -> Result<Response, ApiError> {
     let record = Record::new(&state, id.to_string());
     let model = Arc::clone(state.model()?);
-    let body = body::json(request, &state.options.limits).await?;
-    refuse_later(&body)?;
-    let shared: Parameters = body::fields(&body)?;
-    let chat: ChatParameters = body::fields(&body)?;
-    state.check_name(shared.model.as_deref())?;
-    let asked = chat.max_completion_tokens.or(shared.max_tokens());
-    if asked == Some(0) {
-        return Err(ApiError::invalid(
-            "max_completion_tokens",
-            "max_completion_tokens is 0; an answer has at least 1 token",
-        ));
-    }
-    let defaults = &state.options.defaults;
-    let max_tokens = asked.or(defaults.max_tokens);
-    let logprobs = chat.logprobs()?;
-    let common = shared.resolve(defaults, &model, max_tokens, logprobs)?;
-    let conversation = chat.conversation()?;
-    let tokenizer = Arc::clone(&model.tokenizer);
-    let prompt = blocking(move || tokenizer.encode_chat(&conversation)).await??;
-    prompt::check(&prompt, &model, "messages")?;
-    prompt::check_choices(common.n as usize, &state.options.limits)?;
+    let bytes = body::read(request, &state.options.limits).await?;
+    let (own_state, own_model) = (Arc::clone(&state), Arc::clone(&model));
+    let read = blocking(move || read(&bytes, &own_state, &own_model)).await?;
+    let (common, prompt) = read?;
     let requests = common.requests(prompt).collect();
     let answers = Answers::submit(&state, &model, requests, common.stream, record)?;
     let head = Head::new("chat.completion", "chatcmpl", &id, &state, &model);
@@ -157,4 +141,31 @@ pub(crate) async fn chat_completions(
     let completions = answers.all().await?;
     let response = ChatCompletion::new(head, &model, &common, &completions);
     Ok(Json(response).into_response())
+}
+
+/// What a request asks for, and the tokens of its prompt.
+///
+/// # Errors
+/// 400, naming the field; 404 for another model.
+fn read(bytes: &[u8], state: &State, model: &Model) -> Result<(Common, Vec<TokenId>), ApiError> {
+    let body = body::object(bytes)?;
+    refuse_later(&body)?;
+    let shared: Parameters = body::fields(&body)?;
+    let own: ChatParameters = body::fields(&body)?;
+    drop(body);
+    state.check_name(shared.model.as_deref())?;
+    let asked = own.max_completion_tokens.or(shared.max_tokens());
+    if asked == Some(0) {
+        return Err(ApiError::invalid(
+            "max_completion_tokens",
+            "max_completion_tokens is 0; an answer has at least 1 token",
+        ));
+    }
+    let defaults = &state.options.defaults;
+    let max_tokens = asked.or(defaults.max_tokens);
+    let common = shared.resolve(defaults, model, max_tokens, own.logprobs()?)?;
+    check_choices(common.n as usize, &state.options.limits)?;
+    let prompt = model.tokenizer.encode_chat(&own.conversation()?)?;
+    check(&prompt, model, "messages")?;
+    Ok((common, prompt))
 }

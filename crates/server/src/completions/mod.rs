@@ -19,14 +19,14 @@ use crate::blocking::blocking;
 use crate::body;
 use crate::error::ApiError;
 use crate::logprobs::MAX_TOP;
-use crate::parameters::{Parameters, refuse_later};
+use crate::parameters::{Common, Parameters, refuse_later};
 use crate::prompt::{check, check_choices};
 use crate::record::Record;
 use crate::request_id::RequestId;
 use crate::responses::{GenerationErrors, Head};
 use crate::sse;
-use crate::state::State;
-use prompt::Prompt;
+use crate::state::{Model, State};
+use prompt::{Prompt, ReadPrompt};
 use response::{Completion, CompletionChunks};
 
 /// OpenAI's default for the tokens of a completion.
@@ -109,26 +109,13 @@ pub(crate) async fn completions(
 ) -> Result<Response, ApiError> {
     let record = Record::new(&state, id.to_string());
     let model = Arc::clone(state.model()?);
-    let body = body::json(request, &state.options.limits).await?;
-    refuse_later(&body)?;
-    let shared: Parameters = body::fields(&body)?;
-    let own: CompletionParameters = body::fields(&body)?;
-    state.check_name(shared.model.as_deref())?;
-    let defaults = &state.options.defaults;
-    let max_tokens = shared.max_tokens().or(defaults.max_tokens);
-    let max_tokens = Some(max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
-    let logprobs = own.logprobs.map(|top| top as usize);
-    let common = shared.resolve(defaults, &model, max_tokens, logprobs)?;
-    own.check(common.n)?;
-    let choices = own.prompt.len().saturating_mul(common.n as usize);
-    check_choices(choices, &state.options.limits)?;
-    let echo = own.echo.unwrap_or(false);
-    let reader = Arc::clone(&model);
-    let prompts = blocking(move || own.prompt.read(own.suffix.as_deref(), echo, &reader)).await??;
+    let bytes = body::read(request, &state.options.limits).await?;
+    let (own_state, own_model) = (Arc::clone(&state), Arc::clone(&model));
+    let read = blocking(move || read(&bytes, &own_state, &own_model)).await?;
+    let (common, prompts) = read?;
     let mut requests = Vec::new();
     let mut echoed = Vec::new();
     for prompt in prompts {
-        check(&prompt.tokens, &model, "prompt")?;
         requests.extend(common.requests(prompt.tokens));
         echoed.resize(requests.len(), prompt.echo);
     }
@@ -141,4 +128,31 @@ pub(crate) async fn completions(
     let completions = answers.all().await?;
     let response = Completion::new(head, &model, &common, echoed, &completions);
     Ok(Json(response).into_response())
+}
+
+/// What a request asks for, and its prompts.
+///
+/// # Errors
+/// 400, naming the field; 404 for another model.
+fn read(bytes: &[u8], state: &State, model: &Model) -> Result<(Common, Vec<ReadPrompt>), ApiError> {
+    let body = body::object(bytes)?;
+    refuse_later(&body)?;
+    let shared: Parameters = body::fields(&body)?;
+    let own: CompletionParameters = body::fields(&body)?;
+    drop(body);
+    state.check_name(shared.model.as_deref())?;
+    let defaults = &state.options.defaults;
+    let max_tokens = shared.max_tokens().or(defaults.max_tokens);
+    let max_tokens = Some(max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
+    let logprobs = own.logprobs.map(|top| top as usize);
+    let common = shared.resolve(defaults, model, max_tokens, logprobs)?;
+    own.check(common.n)?;
+    let choices = own.prompt.len().saturating_mul(common.n as usize);
+    check_choices(choices, &state.options.limits)?;
+    let echo = own.echo.unwrap_or(false);
+    let prompts = own.prompt.read(own.suffix.as_deref(), echo, model)?;
+    for prompt in &prompts {
+        check(&prompt.tokens, model, "prompt")?;
+    }
+    Ok((common, prompts))
 }
