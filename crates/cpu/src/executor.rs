@@ -10,8 +10,8 @@ mod times;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foredraft_model::{
-    Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, PartTime, Program,
-    TapHandle, TapId,
+    Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, Memory, PageCopy, PartTime,
+    Program, TapHandle, TapId,
 };
 
 use crate::kernels::activations::ActivationBuffer;
@@ -244,6 +244,10 @@ impl Executor for CpuExecutor {
 
     fn commit(&mut self, commit: Commit<'_>) {
         self.kv.commit(&commit);
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) {
+        self.kv.copy_pages(copies);
     }
 
     fn tap(&self, tap: TapId) -> TapHandle {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use foredraft_model::kv::{KvGroup, KvType, PAGE_POSITIONS, PageId, pages_for};
-use foredraft_model::{Commit, KvLayer, LoadError, Slot};
+use foredraft_model::{Commit, KvLayer, LoadError, PageCopy, Slot};
 use half::f16;
 
 use crate::kernels::attention::{Element, Store};
@@ -81,6 +81,17 @@ impl KvStore {
                 let page = table[position / PAGE_POSITIONS];
                 group.copy_position(scratch, *slot, page, position % PAGE_POSITIONS);
             }
+        }
+    }
+
+    /// Copies whole pages, one after the other.
+    pub(crate) fn copy_pages(&mut self, copies: &[PageCopy]) {
+        for copy in copies {
+            let group = &mut self.groups[copy.group];
+            let bytes = group.page_bytes();
+            let from = copy.from.index() * bytes;
+            let pool = group.pool.bytes_mut();
+            pool.copy_within(from..from + bytes, copy.to.index() * bytes);
         }
     }
 
@@ -371,6 +382,42 @@ mod tests {
         let touched = pool.elements.iter().filter(|code| **code != 0).count();
         // Three keys, two values, and the bytes of the scales 1.0 (2) and 0.02 (4).
         assert_eq!(touched, 3 + 2 + 2 + 4, "nothing else is written");
+    }
+
+    #[test]
+    fn a_copy_is_the_whole_page_and_nothing_else() {
+        let wide = KvGroup {
+            layers: 2,
+            kv_heads: 1,
+            head_dim: 4,
+            window: None,
+        };
+        let narrow = KvGroup { layers: 1, ..wide };
+        for kind in [KvType::F16, KvType::Q8] {
+            let mut store = KvStore::new(&[wide, narrow], kind, &[2, 3], 1).expect("memory");
+            let [a, b] = [&wide, &narrow].map(|group| group.page_bytes(kind));
+            for (group, seed) in store.groups.iter_mut().zip([1, 2]) {
+                for (i, byte) in group.pool.bytes_mut().iter_mut().enumerate() {
+                    *byte = (i * 31 + i / 256 + seed) as u8;
+                }
+            }
+            let before: Vec<Vec<u8>> = store
+                .groups
+                .iter()
+                .map(|group| group.pool.bytes().to_vec())
+                .collect();
+            let copy = |group, from, to| PageCopy {
+                group,
+                from: PageId(from),
+                to: PageId(to),
+            };
+            // In order: page 2 of the second group gets what page 1 was given.
+            store.copy_pages(&[copy(0, 0, 1), copy(1, 0, 1), copy(1, 1, 2)]);
+            let first = &before[0][..a];
+            assert_eq!(store.groups[0].pool.bytes(), [first, first].concat());
+            let first = &before[1][..b];
+            assert_eq!(store.groups[1].pool.bytes(), [first, first, first].concat());
+        }
     }
 
     #[test]

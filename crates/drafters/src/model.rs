@@ -14,10 +14,14 @@
 //! added: two rows in one pass, which cost about what one does.
 //!
 //! A sequence that the draft cannot follow (longer than its context, or with a token that it has no embedding for) gets
-//! no children, and loses nothing else.
+//! no children, and loses nothing else. So does one that finds no pages, because other sequences hold too many of them.
+//!
+//! Full pages of a sequence, and all pages of one that has ended, are kept for the next that begins with the same tokens,
+//! until they are needed.
 
 mod catch_up;
 mod level;
+mod pages;
 mod sequence;
 mod sizes;
 
@@ -25,14 +29,15 @@ use std::collections::HashMap;
 
 use foredraft_common::TokenId;
 use foredraft_model::{
-    Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, PagePool, Slot,
+    Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, PagePool, PrefixFigures, Slot,
 };
 use foredraft_speculate::{
-    DistributionError, DraftDraw, DraftError, Drafter, NodeBudget, NodeIndex, SamplingSettings,
-    SequenceId, SequenceView, TokenTree, Transforms, Verdict,
+    DistributionError, DraftDraw, DraftError, Drafter, KeptTokens, NodeBudget, NodeIndex,
+    SamplingSettings, SequenceId, SequenceView, TokenTree, Transforms, Verdict,
 };
 
 use level::LevelRow;
+use pages::Pages;
 use sequence::Sequence;
 pub use sizes::{DraftSizes, executor_options};
 
@@ -46,7 +51,7 @@ pub struct ModelDrafter {
     source: u8,
     executor: Box<dyn Executor>,
     options: ExecutorOptions,
-    pools: Vec<PagePool>,
+    pages: Pages,
     sequences: HashMap<SequenceId, Sequence>,
     /// The nodes in flight of the step.
     batch: Batch,
@@ -63,17 +68,6 @@ pub struct ModelDrafter {
     path: Vec<TokenId>,
 }
 
-/// What can fail in the draft itself.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(
-        "the {pages} KV pages of the draft are used up; end a sequence, or plan for more of them or for a shorter context"
-    )]
-    Pages { pages: usize },
-    #[error(transparent)]
-    Forward(#[from] ForwardError),
-}
-
 impl ModelDrafter {
     /// A drafter over a loaded model; `options` are those that it was loaded with (see [`executor_options`]). Its nodes
     /// carry `source`.
@@ -87,7 +81,7 @@ impl ModelDrafter {
             name: name.into(),
             source,
             executor,
-            pools: options.pages.iter().copied().map(PagePool::new).collect(),
+            pages: Pages::new(&options.pages),
             options,
             sequences: HashMap::new(),
             batch: Batch::new(),
@@ -105,21 +99,32 @@ impl ModelDrafter {
         self.executor.memory()
     }
 
-    /// Bytes held in all, the distributions of the step included.
+    /// Bytes held in all, the distributions of the step included (but not the texts of the cached pages, a few percent of
+    /// those).
     pub fn bytes(&self) -> u64 {
         let sequences: usize = self.sequences.values().map(Sequence::bytes).sum();
         self.memory().total_bytes() + sequences as u64
     }
 
-    /// KV pages in use, in each layer group.
+    /// KV pages in use, in each layer group: by sequences, by the cache of past texts, or by both.
     pub fn pages_used(&self) -> Vec<usize> {
-        self.pools.iter().map(PagePool::used).collect()
+        self.pages.pools.iter().map(PagePool::used).collect()
     }
 
-    fn failed(&self, failure: impl Into<Failure>) -> DraftError {
+    /// KV pages that the cache of past texts holds, over all layer groups.
+    pub fn pages_cached(&self) -> usize {
+        self.pages.cache.pages()
+    }
+
+    /// What was looked up in the cache of past texts, and found.
+    pub fn prefix_figures(&self) -> PrefixFigures {
+        self.pages.cache.figures()
+    }
+
+    fn failed(&self, error: ForwardError) -> DraftError {
         DraftError::Failed {
             drafter: self.name.clone(),
-            source: Box::new(failure.into()),
+            source: Box::new(error),
         }
     }
 
@@ -171,16 +176,13 @@ impl Drafter for ModelDrafter {
     }
 
     fn begin(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError> {
-        let vocabulary = self.executor.program().vocabulary;
         for view in sequences {
-            let groups = self.pools.len();
-            let sequence = self.sequences.entry(view.id);
-            let sequence = sequence.or_insert_with(|| Sequence::new(groups));
-            let can_follow = view.tokens.len() <= self.options.context_tokens
-                && view.tokens.iter().all(|token| token.index() < vocabulary);
-            sequence.start(view.tokens, can_follow, &mut self.pools);
+            self.start(view);
         }
-        while self.catch_up(sequences)? {}
+        while self
+            .catch_up(sequences)
+            .inspect_err(|_| self.release_reservations())?
+        {}
         // What is in the pages now is the context of the trees.
         self.batch.clear();
         for view in sequences {
@@ -221,14 +223,18 @@ impl Drafter for ModelDrafter {
                 continue;
             };
             sequence.accept(verdict, &mut self.slots, &mut self.path);
-            // Without pages nothing is lost: `begin` catches up, and tells what is wrong.
-            if sequence.pages.reserve(self.slots.len(), &mut self.pools) {
-                self.executor.commit(Commit {
+            // Without pages nothing is lost: `begin` catches up, if it finds any.
+            let executor = self.executor.as_mut();
+            let accepted = self.slots.len();
+            if self.pages.reserve(&mut sequence.pages, accepted, executor) {
+                let committed = sequence.pages.committed();
+                executor.commit(Commit {
                     slots: &self.slots,
-                    committed: sequence.pages.committed(),
+                    committed,
                     tables: sequence.pages.tables(),
                 });
                 sequence.commit(&self.path);
+                self.pages.show(sequence, committed);
             }
             sequence.end_step();
         }
@@ -236,7 +242,20 @@ impl Drafter for ModelDrafter {
 
     fn forget(&mut self, sequence: SequenceId) {
         if let Some(mut sequence) = self.sequences.remove(&sequence) {
-            sequence.pages.truncate(0, &mut self.pools);
+            self.pages.keep(&mut sequence);
+        }
+    }
+
+    fn clear(&mut self) {
+        let Pages { pools, cache, .. } = &mut self.pages;
+        cache.clear(pools);
+    }
+
+    fn kept_tokens(&self) -> KeptTokens {
+        let figures = self.prefix_figures();
+        KeptTokens {
+            asked: figures.tokens_asked,
+            found: figures.tokens_found,
         }
     }
 }

@@ -9,8 +9,7 @@ use common::{
 use foredraft_common::TokenId;
 use foredraft_model::kv::pages_for;
 use foredraft_speculate::{
-    DraftDraw, DraftError, Drafter, NodeBudget, NodeIndex, Replacement, SequenceId, TokenTree,
-    Verdict,
+    DraftDraw, Drafter, NodeBudget, NodeIndex, Replacement, SequenceId, TokenTree, Verdict,
 };
 use foredraft_testing::{Random, stories260k};
 
@@ -37,7 +36,9 @@ fn after_any_step_the_drafts_are_those_of_a_fresh_drafter() {
         let tree = grow(&mut kept, &[&text], width, levels, 100).remove(0);
         let fresh = grow(&mut drafter(&model), &[&text], width, levels, 100).remove(0);
         assert_eq!(anatomy(&tree), anatomy(&fresh), "step {step}");
-        assert_eq!(kept.pages_used(), [pages_for(text.tokens.len())]);
+        // Those of the text, and those that the cache keeps of others.
+        let (used, own) = (kept.pages_used()[0], pages_for(text.tokens.len()));
+        assert!((own..=own + kept.pages_cached()).contains(&used));
         let accepted = any_path(&tree, &mut random);
         lengths[accepted.len()] += 1;
         let verdict = verdict(accepted, TokenId(3 + random.below(500) as u32));
@@ -121,12 +122,16 @@ fn accepted_keys_and_values_are_kept_and_rejected_ones_are_not() {
     );
     // All five: the last was never run, so 14 + 4 tokens are in pages.
     drafter.observe(&views(&[&text]), &[verdict(chain, TokenId(9))]);
-    assert_eq!(drafter.pages_used(), [2]);
+    assert_eq!((drafter.pages_used(), drafter.pages_cached()), (vec![2], 1));
 
     let tree = grow(&mut drafter, &[&text], 1, 5, 1).remove(0);
     let chain = first_chain(&tree)[..2].to_vec();
     drafter.observe(&views(&[&text]), &[verdict(chain, TokenId(9))]);
-    assert_eq!(drafter.pages_used(), [1], "16 tokens");
+    assert_eq!(
+        (drafter.pages_used(), drafter.pages_cached()),
+        (vec![2], 1),
+        "16 tokens in a page of its own, and the cache's"
+    );
 }
 
 #[test]
@@ -179,17 +184,18 @@ fn sequences_in_one_call_draft_as_each_alone_whatever_the_passes() {
 }
 
 #[test]
-fn a_sequence_that_ends_leaves_no_page() {
+fn a_sequence_that_ends_leaves_its_pages_to_the_cache_alone() {
     let model = stories260k();
     let mut drafter = drafter(&model);
     let (a, b) = (Text::greedy(1, &story()), Text::greedy(2, &ids(&[6; 40])));
     let empty = drafter.bytes();
     let trees = grow(&mut drafter, &[&a, &b], 2, 3, 4);
-    assert_eq!(drafter.pages_used(), [1 + 3]);
+    // The 40 tokens of the second fill two pages.
+    assert_eq!((drafter.pages_used(), drafter.pages_cached()), (vec![4], 2));
     assert!(drafter.bytes() > empty);
     // Ended between draft and verdict.
     drafter.forget(a.id);
-    assert_eq!(drafter.pages_used(), [3]);
+    assert_eq!((drafter.pages_used(), drafter.pages_cached()), (vec![4], 3));
     let verdicts = [
         verdict(Vec::new(), TokenId(5)),
         verdict(first_chain(&trees[1]), TokenId(5)),
@@ -197,42 +203,8 @@ fn a_sequence_that_ends_leaves_no_page() {
     drafter.observe(&views(&[&a, &b]), &verdicts);
     drafter.forget(b.id);
     drafter.forget(SequenceId(77));
-    assert_eq!((drafter.pages_used(), drafter.bytes()), (vec![0], empty));
-}
-
-#[test]
-fn a_pool_that_is_used_up_is_an_error_and_leaks_nothing() {
-    let model = stories260k();
-    let mut drafter = drafter_with(&model, |options| options.pages = vec![2]);
-    let (short, long) = (Text::greedy(1, &story()), Text::greedy(2, &ids(&[6; 40])));
-    let error = drafter
-        .begin(&views(&[&short, &long]))
-        .expect_err("3 pages of 2");
-    assert!(matches!(&error, DraftError::Failed { .. }));
-    assert!(error.to_string().contains("2 KV pages"), "{error}");
-    assert_eq!(drafter.pages_used(), [0]);
-    // Whoever drafts on all the same gets nothing.
-    let mut trees = vec![TokenTree::new(TokenId(6)); 2];
-    let budget = NodeBudget { nodes: 2, width: 2 };
-    drafter
-        .extend(&views(&[&short, &long]), &mut trees, &[budget; 2])
-        .expect("no level");
-    assert!(trees.iter().all(|tree| tree.len() == 1));
-    assert_eq!(grow(&mut drafter, &[&short], 1, 2, 1)[0].len(), 3);
-
-    // Two pages are full, and an accepted run has no room: it is lost, and told when it is caught up with.
-    drafter.forget(short.id);
-    let mut full = Text::greedy(3, &ids(&[6; 31]));
-    let tree = grow(&mut drafter, &[&full], 1, 4, 1).remove(0);
-    let verdict = verdict(first_chain(&tree), TokenId(8));
-    drafter.observe(&views(&[&full]), std::slice::from_ref(&verdict));
-    full.emit(&tree, &verdict);
-    assert_eq!(drafter.pages_used(), [2]);
-    drafter
-        .begin(&views(&[&full]))
-        .expect_err("36 tokens in 32 positions");
-    drafter.forget(full.id);
-    assert_eq!(drafter.pages_used(), [0]);
+    assert_eq!((drafter.pages_used(), drafter.pages_cached()), (vec![4], 4));
+    assert_eq!(drafter.bytes(), empty);
 }
 
 #[test]

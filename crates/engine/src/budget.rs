@@ -1,98 +1,22 @@
-//! One memory budget: what a model takes, and the longest context that fits.
+//! One memory budget for the model, its drafts and all sequences: what they take, and what fits.
+
+mod error;
 
 use foredraft_drafters::{DraftSizes, executor_options};
 use foredraft_formats::Checkpoint;
 use foredraft_model::kv::{KvType, PAGE_POSITIONS, pages_for};
 use foredraft_model::{Backend, ExecutorOptions, LoadError, Memory, Program};
 
-use crate::engine::EngineOptions;
+use crate::options::EngineOptions;
+use crate::speculation::DEFAULT_DRAFT_NODES;
+pub use error::{BudgetError, size};
 
 /// Rows of one pass: a prompt is read in chunks of at most this many tokens.
 pub(crate) const CHUNK_ROWS: usize = 256;
 /// Rows of one pass whose logits may be asked for, at least: what the curve T(M) is measured with.
 const LEAST_OUTPUTS: usize = 32;
-
-/// Why the memory or the context cannot be had.
-#[derive(Debug, thiserror::Error)]
-pub enum BudgetError {
-    /// A context of no use.
-    #[error("a context of {asked} tokens is too small: give at least {minimum}")]
-    ContextTooSmall {
-        /// Asked for.
-        asked: usize,
-        /// The least.
-        minimum: usize,
-    },
-    /// A context beyond the model's.
-    #[error(
-        "a context of {asked} tokens is beyond what the model was made for: give at most {model}"
-    )]
-    ContextTooLong {
-        /// Asked for.
-        asked: usize,
-        /// What the model was made for.
-        model: usize,
-    },
-    /// More drafted nodes than a pass has rows for.
-    #[error(
-        "{asked} drafted tokens a step are beyond the limit of {limit}: ask for a smaller tree, or for fewer tokens of it"
-    )]
-    DraftNodes {
-        /// Asked for.
-        asked: usize,
-        /// The most.
-        limit: usize,
-    },
-    /// Weights, keys and values do not fit.
-    #[error(
-        "a context of {context_tokens} tokens needs {} ({}), the budget is {}: {remedy}",
-        size(target.total_bytes() + draft.total_bytes()), parts(target, draft), size(*budget_bytes)
-    )]
-    Memory {
-        /// The context asked for.
-        context_tokens: usize,
-        /// What the model needs for it.
-        target: Memory,
-        /// What the drafts need for it; zeros without any.
-        draft: Memory,
-        /// What there is.
-        budget_bytes: u64,
-        /// What would fit.
-        remedy: String,
-    },
-    /// The model itself does not load.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-}
-
-/// Bytes as people write them.
-pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
-
-/// What takes how much.
-fn parts(target: &Memory, draft: &Memory) -> String {
-    let of = |memory: &Memory| {
-        let [weights, kv, scratch] =
-            [memory.weights_bytes, memory.kv_bytes, memory.scratch_bytes].map(size);
-        format!("weights {weights}, KV {kv}, scratch {scratch}")
-    };
-    match draft.total_bytes() {
-        0 => of(target),
-        _ => format!("model: {}; draft: {}", of(target), of(draft)),
-    }
-}
+/// Sequences at a time, at most: a pass has room for each of them and for a prompt and a tree beside them.
+const MOST_SEQUENCES: usize = CHUNK_ROWS / 2;
 
 /// A model that is to be loaded.
 pub(crate) struct Candidate<'a> {
@@ -108,44 +32,77 @@ pub(crate) struct Plan {
 }
 
 /// All that shares the budget.
+#[derive(Clone, Copy)]
 struct Models<'a> {
     backend: &'a dyn Backend,
     target: &'a Candidate<'a>,
     drafts: &'a [Candidate<'a>],
     kv_type: KvType,
     max_draft_nodes: usize,
+    sequences: usize,
+}
+
+/// Room for keys and values.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Positions of one sequence.
+    context_tokens: usize,
+    /// Pages over all sequences.
+    pages: usize,
+}
+
+impl Room {
+    /// Of one context.
+    fn of_one(context_tokens: usize) -> Self {
+        Self {
+            context_tokens,
+            pages: pages_for(context_tokens),
+        }
+    }
 }
 
 impl<'a> Models<'a> {
-    /// Room for one sequence of `context_tokens` positions: for each model, or for as many as a draft was made for.
-    fn plan(&self, context_tokens: usize) -> Plan {
+    /// What is reserved: for each draft as many pages as for the target, as far as its context reaches.
+    fn plan(&self, room: Room) -> Plan {
+        let Room {
+            context_tokens,
+            pages,
+        } = room;
+        // A pass gives the logits of every root, and of the nodes of usual trees, or of one that is as large as may be.
+        let usual = self.sequences * (1 + DEFAULT_DRAFT_NODES.min(self.max_draft_nodes));
+        let outputs = usual.max(self.sequences + self.max_draft_nodes);
         let target = ExecutorOptions {
             context_tokens,
-            pages: vec![pages_for(context_tokens); self.target.program.kv_groups.len()],
+            pages: vec![pages; self.target.program.kv_groups.len()],
             kv_type: self.kv_type,
             max_rows: CHUNK_ROWS,
             max_slots: CHUNK_ROWS,
-            // One pass gives the logits of the root and of every node.
-            max_outputs: (self.max_draft_nodes + 1).max(LEAST_OUTPUTS),
+            max_outputs: outputs.clamp(LEAST_OUTPUTS, CHUNK_ROWS),
         };
         let sizes = DraftSizes {
             context_tokens,
-            sequences: 1,
+            sequences: self.sequences,
             draft_max: self.max_draft_nodes,
             kv_type: self.kv_type,
         };
-        let drafts = self.drafts.iter();
+        let of_draft = |draft: &Candidate<'_>| {
+            let mut options = executor_options(&draft.program, &sizes);
+            // The same texts, each with a last page of its own.
+            let most = pages.saturating_add(self.sequences);
+            for reserved in &mut options.pages {
+                *reserved = (*reserved).min(most);
+            }
+            options
+        };
         Plan {
             target,
-            drafts: drafts
-                .map(|draft| executor_options(&draft.program, &sizes))
-                .collect(),
+            drafts: self.drafts.iter().map(of_draft).collect(),
         }
     }
 
     /// What the target and the drafts take.
-    fn needs(&self, context_tokens: usize) -> Result<(Memory, Memory), LoadError> {
-        let plan = self.plan(context_tokens);
+    fn needs(&self, room: Room) -> Result<(Memory, Memory), LoadError> {
+        let plan = self.plan(room);
         let of = |candidate: &Candidate<'_>, options: &ExecutorOptions| {
             self.backend
                 .memory(&candidate.program, candidate.weights, options)
@@ -162,42 +119,48 @@ impl<'a> Models<'a> {
         Ok((target, draft))
     }
 
-    fn bytes(&self, context_tokens: usize) -> Result<u64, LoadError> {
-        let (target, draft) = self.needs(context_tokens)?;
+    fn bytes(&self, room: Room) -> Result<u64, LoadError> {
+        let (target, draft) = self.needs(room)?;
         Ok(target.total_bytes().saturating_add(draft.total_bytes()))
     }
 
-    /// The longest context in whole pages, below `too_long`, that fits; 0 when none does.
+    /// The longest context in whole pages, below `too_long`, of which one fits; 0 when none does.
     fn longest(&self, too_long: usize, budget_bytes: u64) -> Result<usize, LoadError> {
-        // Memory grows with the context.
-        let (mut fits, mut too_long) = (0, too_long.div_ceil(PAGE_POSITIONS));
-        while too_long - fits > 1 {
-            let middle = (fits + too_long) / 2;
-            if self.bytes(middle * PAGE_POSITIONS)? <= budget_bytes {
-                fits = middle;
-            } else {
-                too_long = middle;
-            }
-        }
-        Ok(fits * PAGE_POSITIONS)
+        let fits = |pages| {
+            let room = Room::of_one(pages * PAGE_POSITIONS);
+            Ok(self.bytes(room)? <= budget_bytes)
+        };
+        Ok(most(0, too_long.div_ceil(PAGE_POSITIONS), fits)? * PAGE_POSITIONS)
     }
 
-    /// What would fit into the budget where a context of `wanted` tokens does not and one of `longest` does.
-    fn remedy(
-        &self,
-        wanted: usize,
-        longest: usize,
-        budget_bytes: u64,
-    ) -> Result<String, LoadError> {
+    /// The most pages, of at least one context and fewer than `room` has, that fit.
+    fn most_pages(&self, room: Room, budget_bytes: u64) -> Result<usize, LoadError> {
+        let fits = |pages| Ok(self.bytes(Room { pages, ..room })? <= budget_bytes);
+        most(pages_for(room.context_tokens), room.pages, fits)
+    }
+
+    /// What would fit into the budget where `room` does not.
+    fn remedy(&self, room: Room, budget_bytes: u64) -> Result<String, LoadError> {
         let mut fitting = Vec::new();
-        if longest > 0 {
+        let (context, one) = (room.context_tokens, Room::of_one(room.context_tokens));
+        if self.bytes(one)? <= budget_bytes {
+            let tokens = self.most_pages(room, budget_bytes)? * PAGE_POSITIONS;
+            fitting.push(format!("KV of {tokens} tokens"));
+        } else if let longest @ 1.. = self.longest(context, budget_bytes)? {
             fitting.push(format!("a context of {longest} tokens"));
+        }
+        let single = Models {
+            sequences: 1,
+            ..*self
+        };
+        if self.sequences > 1 && single.bytes(one)? <= budget_bytes {
+            fitting.push("one sequence at a time".to_owned());
         }
         let in_8_bits = Models {
             kv_type: KvType::Q8,
             ..*self
         };
-        if self.kv_type != KvType::Q8 && in_8_bits.bytes(wanted)? <= budget_bytes {
+        if self.kv_type != KvType::Q8 && in_8_bits.bytes(room)? <= budget_bytes {
             fitting.push("keys and values in 8 bits (--kv q8)".to_owned());
         }
         let alone = Models {
@@ -205,9 +168,9 @@ impl<'a> Models<'a> {
             ..*self
         };
         if !self.drafts.is_empty() {
-            if alone.bytes(wanted)? <= budget_bytes {
+            if alone.bytes(room)? <= budget_bytes {
                 fitting.push("the model without its draft".to_owned());
-            } else if let context @ 1.. = alone.longest(wanted, budget_bytes)? {
+            } else if let context @ 1.. = alone.longest(context, budget_bytes)? {
                 fitting.push(format!("a context of {context} tokens without the draft"));
             }
         }
@@ -217,68 +180,147 @@ impl<'a> Models<'a> {
         Ok(format!(
             "not even a short context fits beside the weights; use a smaller quantization, or a budget of {}",
             // Rounded up: what is advised must suffice.
-            size(self.bytes(PAGE_POSITIONS)? + (1 << 20))
+            size(single.bytes(Room::of_one(PAGE_POSITIONS))? + (1 << 20))
         ))
+    }
+
+    fn too_much(&self, room: Room, budget_bytes: u64) -> Result<BudgetError, LoadError> {
+        let (target, draft) = self.needs(room)?;
+        Ok(BudgetError::Memory {
+            context_tokens: room.context_tokens,
+            sequences: self.sequences,
+            kv_tokens: room.pages * PAGE_POSITIONS,
+            target,
+            draft,
+            budget_bytes,
+            remedy: self.remedy(room, budget_bytes)?,
+        })
     }
 }
 
-/// Decides the context: the one asked for, or the model's own, or the longest that fits.
+/// The largest number from `fits` on and below `too_many` that `does` fit; more never do where fewer do not.
+fn most(
+    mut fits: usize,
+    mut too_many: usize,
+    does: impl Fn(usize) -> Result<bool, LoadError>,
+) -> Result<usize, LoadError> {
+    while too_many.saturating_sub(fits) > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        if does(middle)? {
+            fits = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    Ok(fits)
+}
+
+/// Decides the context: the one asked for, or the model's own, or the longest that fits. Then the room for keys and values:
+/// what is asked for, or a context for each sequence, or what fits.
 pub(crate) fn plan(
     backend: &dyn Backend,
     target: &Candidate<'_>,
     drafts: &[Candidate<'_>],
     options: &EngineOptions,
 ) -> Result<Plan, BudgetError> {
-    let model = target.program.context_tokens;
-    let asked = options.context_tokens;
-    match asked {
-        Some(asked) if asked > model => return Err(BudgetError::ContextTooLong { asked, model }),
-        Some(asked) if asked < 2 => return Err(BudgetError::ContextTooSmall { asked, minimum: 2 }),
-        _ => {}
-    }
-    let max_draft_nodes = options.max_draft_nodes;
-    if max_draft_nodes >= CHUNK_ROWS {
-        let (asked, limit) = (max_draft_nodes, CHUNK_ROWS - 1);
-        return Err(BudgetError::DraftNodes { asked, limit });
-    }
+    check(target.program.context_tokens, options)?;
     let models = Models {
         backend,
         target,
         drafts,
         kv_type: options.kv_type,
-        max_draft_nodes,
+        max_draft_nodes: options.max_draft_nodes,
+        sequences: options.max_sequences,
     };
-    let wanted = asked.unwrap_or(model);
-    let needed = models.bytes(wanted)?;
-    let Some(budget_bytes) = options.memory_bytes.filter(|budget| needed > *budget) else {
-        return Ok(models.plan(wanted));
+    let budget_bytes = options.memory_bytes.unwrap_or(u64::MAX);
+    let context_tokens = context(&models, options, budget_bytes)?;
+    let one = pages_for(context_tokens);
+    let pages = match options.kv_tokens {
+        Some(asked) => pages_for(asked).max(one),
+        None => {
+            let usual = pages_for(context_tokens.min(USUAL_TOKENS));
+            one.max(usual.saturating_mul(options.max_sequences))
+        }
     };
-    let longest = models.longest(wanted, budget_bytes)?;
-    if asked.is_none() && longest >= MINIMUM_CONTEXT.min(model) {
-        return Ok(models.plan(longest));
+    let room = Room {
+        context_tokens,
+        pages,
+    };
+    if models.bytes(room)? <= budget_bytes {
+        return Ok(models.plan(room));
     }
-    let (target, draft) = models.needs(wanted)?;
-    Err(BudgetError::Memory {
-        context_tokens: wanted,
-        target,
-        draft,
-        budget_bytes,
-        remedy: models.remedy(wanted, longest, budget_bytes)?,
-    })
+    if options.kv_tokens.is_some() {
+        return Err(models.too_much(room, budget_bytes)?);
+    }
+    let pages = models.most_pages(room, budget_bytes)?;
+    Ok(models.plan(Room { pages, ..room }))
 }
+
+/// The context, of which at least one fits.
+fn context(
+    models: &Models<'_>,
+    options: &EngineOptions,
+    budget_bytes: u64,
+) -> Result<usize, BudgetError> {
+    let model = models.target.program.context_tokens;
+    let most = options.kv_tokens.unwrap_or(usize::MAX).min(model);
+    let wanted = options.context_tokens.unwrap_or(most);
+    let one = Room::of_one(wanted);
+    if models.bytes(one)? <= budget_bytes {
+        return Ok(wanted);
+    }
+    let longest = models.longest(wanted, budget_bytes)?;
+    if options.context_tokens.is_none() && longest >= MINIMUM_CONTEXT.min(model) {
+        return Ok(longest);
+    }
+    Err(models.too_much(one, budget_bytes)?)
+}
+
+/// Checks what needs no arithmetic.
+fn check(model: usize, options: &EngineOptions) -> Result<(), BudgetError> {
+    const LEAST_CONTEXT: usize = 2;
+    let &EngineOptions {
+        context_tokens,
+        kv_tokens,
+        max_draft_nodes,
+        max_sequences,
+        prompt_rows,
+        ..
+    } = options;
+    if let Some(asked) = context_tokens.filter(|&asked| asked > model) {
+        return Err(BudgetError::ContextTooLong { asked, model });
+    }
+    if let Some(asked) = context_tokens.filter(|&asked| asked < LEAST_CONTEXT) {
+        let minimum = LEAST_CONTEXT;
+        return Err(BudgetError::ContextTooSmall { asked, minimum });
+    }
+    if let Some(asked) = kv_tokens {
+        let context_tokens = context_tokens.unwrap_or(LEAST_CONTEXT);
+        if asked < context_tokens {
+            return Err(BudgetError::KvTokens {
+                asked,
+                context_tokens,
+            });
+        }
+    }
+    if !(1..=MOST_SEQUENCES).contains(&max_sequences) {
+        let (asked, limit) = (max_sequences, MOST_SEQUENCES);
+        return Err(BudgetError::Sequences { asked, limit });
+    }
+    let limit = CHUNK_ROWS - max_sequences;
+    if max_draft_nodes > limit {
+        let asked = max_draft_nodes;
+        return Err(BudgetError::DraftNodes { asked, limit });
+    }
+    match prompt_rows {
+        0 => Err(BudgetError::PromptRows),
+        _ => Ok(()),
+    }
+}
+
+/// Tokens of a sequence that room is kept for where nobody says how much: what ended stays in it as long as there is room, and
+/// a machine has other uses for its memory.
+const USUAL_TOKENS: usize = 4096;
 
 /// A context that is chosen for the user is never shorter than this.
 const MINIMUM_CONTEXT: usize = 512;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_read_well() {
-        assert_eq!(size(17), "17 B");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(98_362_432), "93.8 MiB");
-        assert_eq!(size(140_000_000_000), "130.4 GiB");
-    }
-}

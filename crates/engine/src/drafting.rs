@@ -1,44 +1,75 @@
-//! The engine's drafters, and how they grow a step's trees level by level.
+//! The engine's drafters, and how they grow the trees of a step level by level.
+
+mod growth;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use foredraft_speculate::{
-    DraftError, Drafter, NodeBudget, NodeIndex, SequenceId, SequenceView, TokenTree, Verdict,
+    DraftError, Drafter, KeptTokens, NodeBudget, SequenceId, SequenceView, TokenTree, Verdict,
 };
 
+use crate::error::panic_message;
 use crate::speculation::TreeShape;
+use growth::Growth;
+
+/// How far the tree of a sequence may grow in a step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    pub(crate) shape: TreeShape,
+    /// Drafted nodes of the tree.
+    pub(crate) nodes: usize,
+    /// Depth of the deepest: no deeper than what can still be emitted.
+    pub(crate) depth: usize,
+}
+
+impl Limits {
+    /// Levels that the tree may have.
+    pub(crate) fn levels(&self) -> usize {
+        self.shape.depth(self.nodes).min(self.depth)
+    }
+}
+
+/// A sequence that is to be drafted for.
+pub(crate) struct Lane<'a> {
+    pub(crate) view: SequenceView<'a>,
+    pub(crate) limits: Limits,
+    /// With its root only.
+    pub(crate) tree: &'a mut TokenTree,
+    /// Which drafters failed for this request, by their number, and are not asked again for it.
+    pub(crate) failed: &'a mut Vec<bool>,
+}
 
 /// A drafter of the engine.
 struct Member {
     drafter: Box<dyn Drafter + Send>,
-    /// It failed for the request at hand and is not asked again before the next.
-    failed: bool,
-    /// It began the step at hand.
-    takes_part: bool,
+    name: String,
+    /// The lanes, in order, that it drafts for in the step at hand.
+    lanes: Vec<usize>,
 }
 
 /// The drafters of an engine, in the order in which they are asked.
 #[derive(Default)]
 pub(crate) struct Drafters {
     members: Vec<Member>,
-    budgets: Vec<NodeBudget>,
-    ends: Vec<usize>,
+    buffers: Buffers,
 }
 
-/// How far the trees of a step may grow.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) shape: TreeShape,
-    /// Drafted nodes of a tree.
-    pub(crate) nodes: usize,
-    /// Depth of the deepest: no deeper than what can still be emitted.
-    pub(crate) depth: usize,
+/// What a member is handed, in a row: its lanes' trees, budgets and verdicts. Trees and verdicts are swapped in and out.
+#[derive(Default)]
+struct Buffers {
+    trees: Vec<TokenTree>,
+    budgets: Vec<NodeBudget>,
+    verdicts: Vec<Verdict>,
+    /// For each lane the length that the level at hand may bring its tree to.
+    ends: Vec<usize>,
 }
 
 impl Drafters {
     pub(crate) fn new(drafters: Vec<Box<dyn Drafter + Send>>) -> Self {
-        let member = |drafter| Member {
+        let member = |drafter: Box<dyn Drafter + Send>| Member {
+            name: drafter.name().to_owned(),
             drafter,
-            failed: false,
-            takes_part: false,
+            lanes: Vec::new(),
         };
         Self {
             members: drafters.into_iter().map(member).collect(),
@@ -50,172 +81,133 @@ impl Drafters {
         self.members.is_empty()
     }
 
-    pub(crate) fn names(&self) -> Vec<String> {
-        let names = self.members.iter().map(|member| member.drafter.name());
-        names.map(str::to_owned).collect()
-    }
-
-    /// A new request: who failed for the last one may try again.
-    pub(crate) fn restart(&mut self) {
-        for member in &mut self.members {
-            member.failed = false;
-        }
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|member| member.name.as_str())
     }
 
     /// The sequence is gone, or no drafter's state of it can be relied on.
     pub(crate) fn forget(&mut self, sequence: SequenceId) {
         for member in &mut self.members {
-            member.drafter.forget(sequence);
+            member.forget(sequence);
         }
     }
 
-    /// Grows the trees, which have their roots only, and reports whoever fails.
+    /// Lets go of what is kept for sequences to come.
+    pub(crate) fn clear(&mut self) {
+        for member in &mut self.members {
+            // Whoever panics in it has been told.
+            let _ = member.call(|drafter| {
+                drafter.clear();
+                Ok(())
+            });
+        }
+    }
+
+    /// Of each drafter what it has kept of past texts.
+    pub(crate) fn kept_tokens(&self) -> impl Iterator<Item = KeptTokens> {
+        self.members
+            .iter()
+            .map(|member| member.drafter.kept_tokens())
+    }
+
+    /// Grows the trees, and reports whoever fails, with the number of the lane that so lost a drafter.
     ///
-    /// All drafters share a tree that is a grid. A chain has one author: the first that has anything to say; those after
-    /// it are not even told that there is a step, so a costly one costs nothing then.
+    /// All drafters share a tree that is a grid, level by level. A chain has one author: the first that has anything to
+    /// say; those after it are not even told that there is a step, so a costly one costs nothing then.
     ///
     /// What was grown before a failure stays, for a sampled child must not vanish because of what was drawn.
     pub(crate) fn grow(
         &mut self,
-        limits: Limits,
-        sequences: &[SequenceView<'_>],
-        trees: &mut [TokenTree],
-        report: &mut dyn FnMut(&DraftError),
+        lanes: &mut [Lane<'_>],
+        report: &mut dyn FnMut(usize, &DraftError),
     ) {
-        let Self {
-            members,
-            budgets,
-            ends,
-        } = self;
+        let Self { members, buffers } = self;
         for member in members.iter_mut() {
-            member.takes_part = false;
+            member.lanes.clear();
         }
-        let depth = limits.shape.depth(limits.nodes).min(limits.depth);
-        if depth == 0 {
+        let levels = lanes.iter().map(|lane| lane.limits.levels()).max();
+        let levels = levels.unwrap_or(0);
+        let Some(last) = members.len().checked_sub(1).filter(|_| levels > 0) else {
             return;
+        };
+        let mut growth = Growth::new(lanes, buffers, report);
+        for (number, member) in members.iter_mut().enumerate() {
+            growth.begin(member, number);
+            // The last grows its chains beside the grids, so that one pass of it serves both.
+            if number < last {
+                let mut level = 1..=levels;
+                while level.next().is_some_and(|level| {
+                    growth.open(level, TreeShape::is_chain);
+                    growth.extend(member, number, level, TreeShape::is_chain)
+                }) {}
+            }
         }
-        let together = match limits.shape {
-            TreeShape::Chain => 1,
-            TreeShape::Grid { .. } => members.len().max(1),
-        };
-        let mut growth = Growth {
-            limits,
-            sequences,
-            trees,
-            budgets,
-            ends,
-        };
-        for team in members.chunks_mut(together) {
-            for member in team.iter_mut().filter(|member| !member.failed) {
-                member.takes_part = true;
-                let result = member.drafter.begin(sequences);
-                member.check(result, sequences, report);
+        for level in 1..=levels {
+            growth.open(level, |_| true);
+            let mut grew = false;
+            for (number, member) in members.iter_mut().enumerate() {
+                let own = |shape: TreeShape| number == last || !shape.is_chain();
+                grew |= growth.extend(member, number, level, own);
             }
-            for level in 1..=depth {
-                if !grow_level(team, level, &mut growth, report) {
-                    break;
-                }
-            }
-            if growth.nodes() > sequences.len() {
+            if !grew {
                 break;
             }
         }
     }
 
-    /// Tells those who drafted what became of it.
-    pub(crate) fn observe(&mut self, sequences: &[SequenceView<'_>], verdicts: &[Verdict]) {
-        for member in self.members.iter_mut().filter(|member| member.takes_part) {
-            member.drafter.observe(sequences, verdicts);
+    /// Tells those who drafted what became of it. The lanes are those of [`Drafters::grow`].
+    pub(crate) fn observe(&mut self, lanes: &mut [(SequenceView<'_>, &mut Verdict)]) {
+        let verdicts = &mut self.buffers.verdicts;
+        for member in &mut self.members {
+            if member.lanes.is_empty() {
+                continue;
+            }
+            verdicts.resize_with(member.lanes.len().max(verdicts.len()), Verdict::new);
+            let views: Vec<_> = member.lanes.iter().map(|&lane| lanes[lane].0).collect();
+            for (verdict, &lane) in verdicts.iter_mut().zip(&member.lanes) {
+                std::mem::swap(verdict, lanes[lane].1);
+            }
+            let drafter = &mut member.drafter;
+            let told = &verdicts[..views.len()];
+            let observed = catch_unwind(AssertUnwindSafe(|| drafter.observe(&views, told)));
+            for (verdict, &lane) in verdicts.iter_mut().zip(&member.lanes) {
+                std::mem::swap(verdict, lanes[lane].1);
+            }
+            if observed.is_err() {
+                for view in &views {
+                    member.forget(view.id);
+                }
+            }
         }
     }
 }
 
 impl Member {
-    /// After an error the drafter's state is not relied on: it forgets the sequences and leaves the request.
-    fn check(
+    /// Calls the drafter; a panic in it is a failure like any other.
+    fn call(
         &mut self,
-        result: Result<(), DraftError>,
-        sequences: &[SequenceView<'_>],
-        report: &mut dyn FnMut(&DraftError),
-    ) {
-        if let Err(error) = result {
-            self.failed = true;
-            self.takes_part = false;
-            for view in sequences {
-                self.drafter.forget(view.id);
-            }
-            report(&error);
+        work: impl FnOnce(&mut (dyn Drafter + Send)) -> Result<(), DraftError>,
+    ) -> Result<(), DraftError> {
+        let drafter = &mut *self.drafter;
+        let result = catch_unwind(AssertUnwindSafe(|| work(drafter)));
+        result.unwrap_or_else(|payload| Err(self.failure(panic_message(payload.as_ref()))))
+    }
+
+    fn failure(&self, source: String) -> DraftError {
+        DraftError::Failed {
+            drafter: self.name.clone(),
+            source: source.into(),
         }
+    }
+
+    fn forget(&mut self, sequence: SequenceId) {
+        // Whoever panics in forgetting has been told.
+        let _ = self.call(|drafter| {
+            drafter.forget(sequence);
+            Ok(())
+        });
     }
 }
 
-/// One level, each drafter in what those before it have left free. Whether anything grew.
-fn grow_level(
-    team: &mut [Member],
-    level: usize,
-    growth: &mut Growth<'_, '_>,
-    report: &mut dyn FnMut(&DraftError),
-) -> bool {
-    let limits = growth.limits;
-    growth.ends.clear();
-    growth.ends.extend(growth.trees.iter().map(|tree| {
-        let end = tree
-            .len()
-            .saturating_add(limits.shape.nodes_of_level(level));
-        end.min(limits.nodes + 1)
-    }));
-    let before = growth.nodes();
-    for member in team.iter_mut().filter(|member| member.takes_part) {
-        growth.budgets.clear();
-        let room = growth.ends.iter().zip(&*growth.trees);
-        growth.budgets.extend(room.map(|(&end, tree)| NodeBudget {
-            nodes: end.saturating_sub(tree.len()),
-            width: limits.shape.width(),
-        }));
-        if growth.budgets.iter().all(|budget| budget.nodes == 0) {
-            break;
-        }
-        let result = member
-            .drafter
-            .extend(growth.sequences, growth.trees, growth.budgets);
-        let kept_to = growth.check(member.drafter.name());
-        member.check(result.and(kept_to), growth.sequences, report);
-    }
-    growth.nodes() > before
-}
-
-/// The trees of a step while they grow.
-struct Growth<'g, 'v> {
-    limits: Limits,
-    sequences: &'g [SequenceView<'v>],
-    trees: &'g mut [TokenTree],
-    budgets: &'g mut Vec<NodeBudget>,
-    /// For each tree the length that the level at hand may bring it to.
-    ends: &'g mut Vec<usize>,
-}
-
-impl Growth<'_, '_> {
-    /// Nodes of all trees.
-    fn nodes(&self) -> usize {
-        self.trees.iter().map(TokenTree::len).sum()
-    }
-
-    /// Holds a drafter to its budget, for the pass and the context have no room beyond it. Where it did not keep to it
-    /// the step is a plain one.
-    fn check(&mut self, drafter: &str) -> Result<(), DraftError> {
-        let depth = self.limits.depth;
-        let too_large = |(tree, &end): (&TokenTree, &usize)| {
-            tree.len() > end || tree.nodes().any(|node| tree.depth(node) as usize > depth)
-        };
-        if !self.trees.iter().zip(&*self.ends).any(too_large) {
-            return Ok(());
-        }
-        for tree in self.trees.iter_mut() {
-            tree.reset(tree.token(NodeIndex::ROOT));
-        }
-        Err(DraftError::Failed {
-            drafter: drafter.to_owned(),
-            source: "it drafted more or deeper than it may".into(),
-        })
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,13 @@
 //! The text side of an answer: tokens in, text out, ended where a stop text begins.
 
+use std::sync::Arc;
+
 use foredraft_common::TokenId;
 use foredraft_text::{Detokenizer, StopMatcher, StopOutcome, TextError, Tokenizer};
 
 /// Turns tokens into text that may be shown.
-pub(crate) struct Output<'a> {
-    detokenizer: Detokenizer<'a>,
+pub(crate) struct Output {
+    detokenizer: Detokenizer<Arc<Tokenizer>>,
     stop: StopMatcher,
     /// All text shown so far.
     text: String,
@@ -14,10 +16,10 @@ pub(crate) struct Output<'a> {
     stopped: bool,
 }
 
-impl<'a> Output<'a> {
+impl Output {
     /// `continues`: whether text came before, so that a leading space belongs to the answer.
     pub(crate) fn new(
-        tokenizer: &'a Tokenizer,
+        tokenizer: Arc<Tokenizer>,
         stop: Vec<String>,
         continues: bool,
     ) -> Result<Self, TextError> {
@@ -49,10 +51,9 @@ impl<'a> Output<'a> {
     }
 
     /// No token comes any more: releases what was held back. `true` when a stop text was found in it.
-    pub(crate) fn finish(&mut self, tokenizer: &'a Tokenizer) -> bool {
+    pub(crate) fn finish(&mut self) -> bool {
         if !self.stopped {
-            let rest =
-                std::mem::replace(&mut self.detokenizer, Detokenizer::resume(tokenizer)).finish();
+            let rest = self.detokenizer.finish();
             let outcome = self.stop.push(&rest);
             self.take(outcome);
         }

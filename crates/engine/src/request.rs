@@ -6,6 +6,16 @@ use serde::Serialize;
 
 use crate::speculation::{Speculation, SpeculationFigures};
 
+/// A request in an engine, which numbers them in the order in which they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// One text to be continued.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -61,7 +71,7 @@ pub enum FinishReason {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Of these, tokens whose keys and values were still there.
+    /// Of these, tokens whose keys and values were there when it began.
     pub cached_tokens: usize,
     /// Tokens emitted, an end-of-text token included.
     pub completion_tokens: usize,
@@ -70,15 +80,17 @@ pub struct Usage {
 /// Where the time went, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Timings {
-    /// From the request to the end of the step that reads the prompt's end and gives the first tokens.
+    /// Waiting for a place among the running sequences.
+    pub queued_seconds: f64,
+    /// From there to the end of the step that reads the prompt's end and gives the first tokens.
     pub prefill_seconds: f64,
     /// The steps after it.
     pub decode_seconds: f64,
-    /// How many those are: forward passes after the prompt's.
+    /// How many those are: forward passes after the prompt's. (What is computed again after a preemption is not counted.)
     pub steps: usize,
     /// Tokens that came out of the prompt's last pass: 1, or more where it carried a tree.
     pub first_tokens: usize,
-    /// What `decode_seconds` went to.
+    /// What those steps went to. A step serves all running sequences, so this is the time of the company.
     pub decode: Phases,
 }
 

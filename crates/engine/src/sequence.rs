@@ -1,22 +1,23 @@
 //! A sequence: its tokens, and the pages that hold their keys and values.
 
 use foredraft_common::TokenId;
+use foredraft_model::PageTables;
 use foredraft_model::kv::PageId;
-use foredraft_model::{PagePool, PageTables};
 
 /// Tokens and where their keys and values are.
 ///
 /// Invariant: the committed tokens are a prefix of the tokens.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sequence {
     tokens: Vec<TokenId>,
-    pages: PageTables,
+    pub(crate) pages: PageTables,
 }
 
 impl Sequence {
-    pub(crate) fn new(groups: usize) -> Self {
+    /// A sequence without pages, in a program with `groups` layer groups.
+    pub(crate) fn new(tokens: Vec<TokenId>, groups: usize) -> Self {
         Self {
-            tokens: Vec::new(),
+            tokens,
             pages: PageTables::new(groups),
         }
     }
@@ -43,61 +44,9 @@ impl Sequence {
         self.tokens.push(token);
     }
 
-    /// Takes over a prompt: tokens that it shares with what is here stay committed, the rest is let go. The
-    /// last token of the prompt always goes through the model, since its logits are wanted.
-    pub(crate) fn restart(&mut self, prompt: &[TokenId], pools: &mut [PagePool]) {
-        let shared = self
-            .tokens
-            .iter()
-            .zip(prompt)
-            .take_while(|(a, b)| a == b)
-            .count();
-        let keep = shared.min(prompt.len().saturating_sub(1));
-        self.pages.truncate(keep, pools);
-        self.tokens.clear();
-        self.tokens.extend_from_slice(prompt);
-    }
-
-    /// Takes the pages that `more` further tokens need. `false`, with nothing taken, when a pool has too few.
-    pub(crate) fn reserve(&mut self, more: usize, pools: &mut [PagePool]) -> bool {
-        self.pages.reserve(more, pools)
-    }
-
-    /// Counts `more` tokens as committed; their pages are reserved and written.
-    pub(crate) fn commit(&mut self, more: usize) {
-        self.pages.commit(more);
-        debug_assert!(self.committed() <= self.tokens.len());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ids(range: std::ops::Range<u32>) -> Vec<TokenId> {
-        range.map(TokenId).collect()
-    }
-
-    #[test]
-    fn a_new_prompt_keeps_the_shared_pages_and_releases_the_rest() {
-        let mut pools = [PagePool::new(8), PagePool::new(8)];
-        let mut sequence = Sequence::new(2);
-        sequence.restart(&ids(0..40), &mut pools);
-        assert!(sequence.reserve(40, &mut pools));
-        sequence.commit(40);
-        assert_eq!((pools[0].used(), pools[1].used()), (3, 3));
-
-        let mut prompt = ids(0..20);
-        prompt.extend(ids(100..110));
-        sequence.restart(&prompt, &mut pools);
-        assert_eq!((sequence.committed(), pools[0].used()), (20, 2));
-        assert_eq!(sequence.pending(), &ids(100..110)[..]);
-
-        sequence.restart(&ids(0..20), &mut pools);
-        assert_eq!(
-            sequence.pending(),
-            &ids(19..20)[..],
-            "one token is left for its logits"
-        );
+    /// Tokens that it shares with the beginning of `text`.
+    pub(crate) fn agreement(&self, text: &[TokenId]) -> usize {
+        let both = self.tokens.iter().zip(text);
+        both.take_while(|(a, b)| a == b).count()
     }
 }

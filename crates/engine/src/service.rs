@@ -2,23 +2,29 @@
 //!
 //! ```text
 //! any thread                       the engine's thread
-//! Service::submit --- command ---> queue -> running -> steps
+//! Service::submit --- command ---> Engine::submit, Engine::step, again and again
 //! Listener <------ events, then the end, called there
-//! Ticket dropped --- cancelled --> the answer ends at its next event
+//! Ticket dropped --- cancelled --> Engine::cancel, before the next step
 //! ```
 //!
 //! Whoever submits is never blocked by the engine, and a listener must never block it.
+//!
+//! Invariant: every listener of a request that was taken hears exactly one end, whatever panics.
 
-use std::collections::VecDeque;
+mod client;
+
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::figures::EngineFigures;
 use crate::request::{Completion, Event, Request};
+use client::Clients;
 
-/// Hears of a request's answer, on the engine's thread: it must not block.
+/// Hears of a request's answer, on the engine's thread: it must not block. A panic in it ends its request.
 pub trait Listener: Send {
     /// Progress and text. A break ends the answer, with [`FinishReason::Cancelled`](crate::FinishReason::Cancelled).
     fn event(&mut self, event: Event<'_>) -> ControlFlow<()>;
@@ -67,12 +73,14 @@ impl Drop for Ticket {
 }
 
 /// What a service did and does, at this moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServiceFigures {
-    /// Requests that wait.
+    /// Requests that wait for a place.
     pub waiting: usize,
     /// Requests that are being answered.
     pub running: usize,
+    /// What the engine has done, as of the end of its last step.
+    pub engine: EngineFigures,
 }
 
 /// A loaded model on a thread of its own.
@@ -86,12 +94,31 @@ pub struct Service {
 #[derive(Default)]
 struct Shared {
     stopping: AtomicBool,
+    /// Requests that the engine's thread has not taken yet.
+    sent: AtomicUsize,
+    /// Requests that wait in the engine.
     waiting: AtomicUsize,
     running: AtomicUsize,
+    engine: Mutex<EngineFigures>,
+}
+
+impl Shared {
+    /// A request goes from the channel to the engine. It counts twice for a moment, and never not at all.
+    fn took(&self, engine: &Engine) {
+        self.waiting.store(engine.waiting(), Ordering::Release);
+        self.sent.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn publish(&self, engine: &Engine) {
+        self.waiting.store(engine.waiting(), Ordering::Release);
+        self.running.store(engine.running(), Ordering::Release);
+        let mut figures = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        *figures = engine.figures();
+    }
 }
 
 struct Job {
-    request: Request,
+    request: Arc<Request>,
     listener: Box<dyn Listener>,
     cancelled: Arc<AtomicBool>,
 }
@@ -104,6 +131,7 @@ impl Service {
     pub fn start(engine: Engine, options: ServiceOptions) -> std::io::Result<Self> {
         let (commands, jobs) = mpsc::channel();
         let shared = Arc::new(Shared::default());
+        shared.publish(&engine);
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("engine".into())
@@ -120,19 +148,25 @@ impl Service {
     ///
     /// # Errors
     /// When too many wait, or the service is stopping.
-    pub fn submit(&self, request: Request, listener: Box<dyn Listener>) -> Result<Ticket, Refusal> {
+    pub fn submit(
+        &self,
+        request: impl Into<Arc<Request>>,
+        listener: Box<dyn Listener>,
+    ) -> Result<Ticket, Refusal> {
         if self.shared.stopping.load(Ordering::Acquire) {
             return Err(Refusal::Stopping);
         }
         let most = self.options.max_queue;
-        let more = |waiting| (waiting < most).then_some(waiting + 1);
-        let counter = &self.shared.waiting;
-        if let Err(waiting) = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
+        let in_engine = || self.shared.waiting.load(Ordering::Acquire);
+        let more = |sent: usize| (sent + in_engine() < most).then_some(sent + 1);
+        let sent = &self.shared.sent;
+        if let Err(sent) = sent.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
+            let waiting = sent + in_engine();
             return Err(Refusal::Full { waiting });
         }
         let cancelled = Arc::new(AtomicBool::new(false));
         let job = Job {
-            request,
+            request: request.into(),
             listener,
             cancelled: Arc::clone(&cancelled),
         };
@@ -144,9 +178,12 @@ impl Service {
 
     /// What the service does at this moment.
     pub fn figures(&self) -> ServiceFigures {
+        let shared = &self.shared;
+        let engine = shared.engine.lock().unwrap_or_else(PoisonError::into_inner);
         ServiceFigures {
-            waiting: self.shared.waiting.load(Ordering::Relaxed),
-            running: self.shared.running.load(Ordering::Relaxed),
+            waiting: shared.sent.load(Ordering::Acquire) + shared.waiting.load(Ordering::Acquire),
+            running: shared.running.load(Ordering::Acquire),
+            engine: engine.clone(),
         }
     }
 
@@ -169,30 +206,22 @@ impl Drop for Service {
     }
 }
 
-/// The engine's thread: answers one request after the other.
-fn serve(mut engine: Engine, jobs: &mpsc::Receiver<Job>, shared: &Shared) {
-    let mut queue = VecDeque::new();
+/// The engine's thread.
+fn serve(engine: Engine, jobs: &mpsc::Receiver<Job>, shared: &Shared) {
+    let mut clients = Clients::new(engine);
     loop {
-        if queue.is_empty() {
+        if clients.is_idle() {
             match jobs.recv() {
-                Ok(job) => queue.push_back(job),
+                Ok(job) => clients.take(job, shared),
                 Err(_) => return,
             }
         }
-        queue.extend(jobs.try_iter());
-        let Some(mut job) = queue.pop_front() else {
-            continue;
-        };
-        shared.waiting.fetch_sub(1, Ordering::AcqRel);
-        shared.running.store(1, Ordering::Relaxed);
-        let result = engine.generate(&job.request, &mut |event| match job
-            .cancelled
-            .load(Ordering::Relaxed)
-        {
-            true => ControlFlow::Break(()),
-            false => job.listener.event(event),
-        });
-        shared.running.store(0, Ordering::Relaxed);
-        job.listener.end(result);
+        for job in jobs.try_iter() {
+            clients.take(job, shared);
+        }
+        clients.cancel();
+        clients.step();
+        shared.publish(clients.engine());
+        clients.tell_ends();
     }
 }

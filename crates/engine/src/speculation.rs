@@ -22,6 +22,11 @@ pub enum TreeShape {
 }
 
 impl TreeShape {
+    /// Whether it is a path.
+    pub fn is_chain(self) -> bool {
+        self == Self::Chain
+    }
+
     /// Children of a node.
     pub fn width(self) -> usize {
         match self {

@@ -1,318 +1,222 @@
-//! One step: draft, run, verify, emit, keep. Plain decoding is the step whose tree has one node.
+//! One step of all running sequences: schedule, draft, run, answer, keep. Plain decoding is the step whose trees have one
+//! node each.
 //!
 //! ```text
-//! draft    trees grow from the last token, level by level          nothing to do without drafters
-//! run      ONE pass: pending tokens (their last is the root), then the nodes; logits of the root and of every node
-//! verify   accepted path and one token of the target's own
-//! emit     token by token, ended where plain decoding would have ended
-//! keep     the accepted path is copied from the scratch to pages, never computed again; the rest is forgotten
+//! schedule  who waits gets a place; who gets how many rows; pages for what may be committed
+//! draft     trees grow from the last tokens, level by level, all at once       nothing to do without drafters
+//! run       ONE pass: pending tokens (a sequence's last is its root), then its nodes; logits of roots and nodes
+//! answer    each sequence by itself: verify, emit (emit.rs)
+//! keep      accepted paths are copied from the scratch to pages, never computed again; the rest is forgotten
 //! ```
 //!
-//! Invariant: after a step the sequence holds what was emitted and no more, and its pages what plain decoding would have
-//! in them: all of it but the last token, the next root.
+//! Invariant: after a step a sequence holds what was emitted and no more, and its pages what plain decoding would have
+//! in them: all of it but the last token, the next root (or less, where a text is still being read).
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use foredraft_common::TokenId;
-use foredraft_model::{Commit, Executor};
-use foredraft_speculate::{KeyedChance, LogSoftmax, LogitsTarget, NodeIndex, Origin, VerifyError};
+use crate::emit::Turn;
+use crate::engine::{Engine, Finished};
+use crate::error::{EngineError, guarded};
+use crate::request::{Event, FinishReason, Phases, RequestId};
 
-use crate::answer::{Answer, SEQUENCE};
-use crate::drafting::Limits;
-use crate::engine::{Engine, EngineError};
-use crate::request::{Event, FinishReason, Phases, StepReport, TokenLogprob, TokenOrigin};
-
-/// Who hears of what happens, and may end the answer.
-pub(crate) type OnEvent<'e> = &'e mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
+/// Who hears of what happens to which request, and may end it.
+pub(crate) type OnEvent<'e> = &'e mut dyn FnMut(RequestId, Event<'_>) -> ControlFlow<()>;
 
 impl Engine {
-    /// Makes one step of an answer; tells why the answer ends with it, if it does.
-    pub(crate) fn step(
-        &mut self,
-        answer: &mut Answer<'_>,
-        on_event: OnEvent<'_>,
-    ) -> Result<Option<FinishReason>, EngineError> {
+    /// Makes one step: whoever waits and can run starts, and every running request advances, or reads on. `on_event` hears
+    /// of progress and text, and may end a request; `finished` gets those that ended since the last step.
+    ///
+    /// What goes wrong in a request's part (its logits, its listener) ends that request, with an error. So does a defect of
+    /// the pass, for all that are in it.
+    pub fn step(&mut self, on_event: OnEvent<'_>, finished: &mut Vec<Finished>) {
+        finished.append(&mut self.ended);
         let mut clock = Clock::start();
         let mut phases = Phases::default();
-        let reads_prompt = answer.tokens.is_empty();
-        self.draft(answer, on_event);
-        phases.draft_seconds = clock.lap();
-        self.run()?;
-        phases.forward_seconds = clock.lap();
-        let total = self.sequence.tokens().len();
-        if reads_prompt && on_event(Event::Prefill { done: total, total }).is_break() {
-            // The step has no end that drafters could be told of.
-            self.drafters.forget(SEQUENCE);
-            return Ok(Some(FinishReason::Cancelled));
-        }
+        self.admit();
+        self.schedule();
+        self.reserve();
         phases.other_seconds = clock.lap();
-        self.verify(answer)?;
-        phases.verify_seconds = clock.lap();
-        let (emitted, finish) = self.emit(answer, on_event)?;
-        self.count(answer, emitted);
-        let [tree] = &self.trees;
-        let [verdict] = &self.verdicts;
-        let report = StepReport {
-            tree,
-            verdict,
-            emitted,
-            phases,
-        };
-        let wants_more = on_event(Event::Step(report)).is_continue();
-        phases.other_seconds += clock.lap();
-        self.cut(emitted);
-        self.observe(answer);
-        phases.draft_seconds += clock.lap();
-        self.keep(answer, emitted)?;
-        phases.other_seconds += clock.lap();
-        answer.count(phases);
-        Ok(finish.or((!wants_more).then_some(FinishReason::Cancelled)))
+        if self.running.iter().any(|task| task.runs()) {
+            self.draft(on_event);
+            phases.draft_seconds = clock.lap();
+            self.run();
+            phases.forward_seconds = clock.lap();
+            self.answer(on_event, &mut clock, &mut phases);
+            self.observe();
+            phases.draft_seconds += clock.lap();
+            self.keep();
+            phases.other_seconds += clock.lap();
+            self.figures.phases += phases;
+        }
+        self.end_step(phases, on_event, finished);
     }
 
-    /// Grows the tree, no deeper than what can still be emitted and no larger than what one pass can take.
-    fn draft(&mut self, answer: &Answer<'_>, on_event: OnEvent<'_>) {
-        let tokens = self.sequence.tokens();
-        let [tree] = &mut self.trees;
-        // A sequence has a token: the prompt is not empty.
-        tree.reset(tokens.last().copied().unwrap_or(TokenId(0)));
-        if !answer.is_speculative() {
+    /// Shares the rows of the pass.
+    fn schedule(&mut self) {
+        let context = self.model.options.context_tokens;
+        self.wants.clear();
+        let tasks = self.running.iter_mut();
+        self.wants.extend(tasks.map(|task| task.want(context)));
+        self.scheduler
+            .share_out(&self.wants, self.limits, &mut self.shares);
+        for (task, &share) in self.running.iter_mut().zip(&self.shares) {
+            task.take(share);
+        }
+    }
+
+    /// Takes the pages of all that may be committed. Where there are none left, the youngest sequence gives up its own and
+    /// waits again; the oldest always advances.
+    fn reserve(&mut self) {
+        let mut next = 0;
+        while let Some(task) = self.running.get_mut(next) {
+            let executor = &mut *self.model.executor;
+            let reach = task.reach();
+            if !task.runs() || self.pages.reserve(&mut task.sequence, reach, executor) {
+                next += 1;
+            } else if next == 0 && self.running.len() == 1 {
+                let pages = self.pages.smallest_pool();
+                self.running[0].fail(EngineError::Pages { pages });
+                return;
+            } else {
+                self.preempt_youngest();
+            }
+        }
+    }
+
+    /// Grows the trees of all roots in the pass.
+    fn draft(&mut self, on_event: OnEvent<'_>) {
+        if self.drafters.is_empty() {
             return;
         }
-        let context = self.options.context_tokens - tokens.len();
-        let asked = answer.request.max_tokens.unwrap_or(usize::MAX);
-        let remaining = context.min(asked - answer.tokens.len());
-        let rows = self.options.max_rows - self.sequence.pending().len();
-        let limits = Limits {
-            shape: answer.request.speculation.tree,
-            nodes: answer.request.speculation.nodes().min(rows),
-            // The last token that may be emitted needs no node: the target chooses it anyway.
-            depth: remaining.saturating_sub(1),
-        };
-        let views = [answer.view(&self.sequence, &self.allowed)];
-        self.drafters
-            .grow(limits, &views, &mut self.trees, &mut |error| {
+        let allowed = &self.model.allowed;
+        let tasks = self.running.iter_mut().filter(|task| task.drafts());
+        let mut lanes: Vec<_> = tasks.map(|task| task.lane(allowed)).collect();
+        let mut warnings = Vec::new();
+        self.drafters.grow(&mut lanes, &mut |lane, error| {
+            warnings.push((lane, error.to_string()));
+        });
+        for (lane, warning) in warnings {
+            let mut tasks = self.running.iter_mut().filter(|task| task.drafts());
+            if let Some(task) = tasks.nth(lane) {
                 // The answer does not suffer, so whether more is wanted is asked elsewhere.
-                let _ = on_event(Event::Warning(&error.to_string()));
-            });
-    }
-
-    /// Runs pending tokens and nodes in one pass. Node `n`'s logits are output `self.outputs[n]`, its keys and values
-    /// in slot `self.node_slots[n]`.
-    ///
-    /// A token that may not be emitted has p = 0 and is never accepted, so its row (and what follows it) is left out: it
-    /// may not even have an embedding. It stays in the tree, for what was drawn must not change the tree.
-    fn run(&mut self) -> Result<(), EngineError> {
-        let [tree] = &self.trees;
-        let batch = &mut self.batch;
-        batch.clear();
-        self.slots.clear();
-        let tables = self.sequence.tables().iter().map(Vec::as_slice);
-        let index = batch.add_sequence(self.sequence.committed(), tables);
-        let pending = self.sequence.pending();
-        for (i, &token) in pending.iter().enumerate() {
-            let parent = self.slots.last().copied();
-            let is_root = i + 1 == pending.len();
-            self.slots.push(batch.push(index, token, parent, is_root));
+                let told = guarded(|| Ok(on_event(task.id, Event::Warning(&warning))));
+                task.end = told.err().map(Err);
+            }
         }
-        self.node_slots.clear();
-        self.outputs.clear();
-        self.node_slots.push(self.slots.last().copied());
-        self.outputs.push(0);
-        for node in tree.nodes().skip(1) {
-            let token = tree.token(node);
-            let parent = self.node_slots[tree.node(node).parent.index()];
-            let slot = parent
-                .filter(|_| self.allowed.contains(token))
-                .map(|parent| batch.push(index, token, Some(parent), true));
-            self.node_slots.push(slot);
-            self.outputs.push(batch.outputs().len() - 1);
+    }
+
+    /// Runs pending tokens and nodes of all in one pass. Node `n` of a task has its logits in output `outputs[n]`, its keys
+    /// and values in slot `node_slots[n]`.
+    fn run(&mut self) {
+        self.batch.clear();
+        for task in self.running.iter_mut().filter(|task| task.runs()) {
+            task.add_rows(&mut self.batch, &self.model.allowed);
+            self.figures.count_rows(task, &self.costs);
         }
-        self.executor.forward(batch)?;
-        Ok(())
+        self.figures.count_pass(&self.batch, &self.costs);
+        if let Err(error) = self.model.executor.forward(&self.batch) {
+            for task in self.running.iter_mut().filter(|task| task.runs()) {
+                task.fail(error.into());
+            }
+        }
     }
 
-    /// Finds the accepted path and the token that follows it.
-    fn verify(&mut self, answer: &mut Answer<'_>) -> Result<(), EngineError> {
-        let ([tree], [verdict]) = (&self.trees, &mut self.verdicts);
-        let (executor, outputs) = (&*self.executor, &self.outputs);
-        let position = self.sequence.tokens().len();
-        let mut chance = KeyedChance(answer.key(position));
-        let mut target = LogitsTarget {
-            sampling: &answer.request.sampling,
-            history: &answer.history,
-            allowed: &self.allowed,
-            row: |node| row(executor, outputs, node),
-            buffers: &mut self.target,
-        };
-        let result = answer
-            .verifier
-            .verify(tree, &mut target, &mut chance, verdict);
-        result.map_err(
-            |VerifyError::Distribution { depth, source }| EngineError::Logits {
-                position: position + depth as usize,
-                source,
-            },
-        )
-    }
-
-    /// Emits the accepted tokens and the one after them, until the answer ends: exactly where it would have ended, had they
-    /// come one at a time. How many were emitted, and why the answer ends.
-    fn emit(
-        &self,
-        answer: &mut Answer<'_>,
-        on_event: OnEvent<'_>,
-    ) -> Result<(usize, Option<FinishReason>), EngineError> {
-        let ([tree], [verdict]) = (&self.trees, &self.verdicts);
-        let before = self.sequence.tokens().len();
-        let last = match (tree.len(), verdict.origin) {
-            (1, _) => TokenOrigin::Plain,
-            (_, Origin::Corrected) => TokenOrigin::Corrected,
-            (_, Origin::Bonus) => TokenOrigin::Bonus,
-        };
-        let (mut from, mut emitted) = (NodeIndex::ROOT, 0);
-        loop {
-            let drafted = verdict.accepted.get(emitted).copied();
-            let (token, origin) = match drafted {
-                Some(node) => (tree.token(node), TokenOrigin::Accepted),
-                None => (verdict.next, last),
+    /// Lets each task make of its rows what they say.
+    fn answer(&mut self, on_event: OnEvent<'_>, clock: &mut Clock, phases: &mut Phases) {
+        for task in self.running.iter_mut().filter(|task| task.runs()) {
+            if task.end.is_some() {
+                continue;
+            }
+            let mut turn = Turn {
+                model: &self.model,
+                buffers: &mut self.target,
+                on_event: &mut *on_event,
+                clock: &mut *clock,
+                phases: &mut *phases,
             };
-            if let Some(top) = answer.request.logprobs {
-                let logprob = self.logprob(from, token, top, before + emitted)?;
-                answer.logprobs.push(logprob);
+            let result = guarded(|| turn.answer(task));
+            match result {
+                Ok(end) => task.end = end.map(Ok),
+                Err(error) => {
+                    self.target = Default::default(); // a panic may have left anything there
+                    task.fail(error);
+                }
             }
-            answer.tokens.push(token);
-            emitted += 1;
-            let finish = self.emit_token(answer, (token, origin), before + emitted, on_event);
-            match drafted {
-                Some(node) if finish.is_none() => from = node,
-                _ => return Ok((emitted, finish)),
-            }
-        }
-    }
-
-    /// Emits a token, the sequence's number `len`; tells why the answer ends with it, if it does.
-    fn emit_token(
-        &self,
-        answer: &mut Answer<'_>,
-        (token, origin): (TokenId, TokenOrigin),
-        len: usize,
-        on_event: OnEvent<'_>,
-    ) -> Option<FinishReason> {
-        let logprob = answer.logprobs.last();
-        let event = Event::Token {
-            token,
-            origin,
-            logprob,
-        };
-        let mut cancelled = on_event(event).is_break();
-        if self.tokenizer().is_end_of_text(token) {
-            return Some(FinishReason::EndOfText);
-        }
-        let stopped = answer.output.push(token);
-        let fresh = answer.output.fresh();
-        cancelled |= !fresh.is_empty() && on_event(Event::Text(fresh)).is_break();
-        let most = answer.request.max_tokens;
-        if stopped {
-            Some(FinishReason::StopString)
-        } else if cancelled {
-            Some(FinishReason::Cancelled)
-        } else if most.is_some_and(|most| answer.tokens.len() >= most) {
-            Some(FinishReason::MaxTokens)
-        } else if len >= self.options.context_tokens {
-            Some(FinishReason::Context)
-        } else {
-            None
-        }
-    }
-
-    /// What the row of `node`, the one that `token` at `position` was chosen from, says of it.
-    fn logprob(
-        &self,
-        node: NodeIndex,
-        token: TokenId,
-        top: usize,
-        position: usize,
-    ) -> Result<TokenLogprob, EngineError> {
-        // Without the padding behind the vocabulary, which may hold any value.
-        let row = row(&*self.executor, &self.outputs, node);
-        let row = &row[..self.tokenizer().vocabulary_len().min(row.len())];
-        let softmax =
-            LogSoftmax::new(row).map_err(|source| EngineError::Logits { position, source })?;
-        Ok(TokenLogprob {
-            log_probability: softmax.log_probability(token),
-            top: softmax.top(top),
-        })
-    }
-
-    fn count(&self, answer: &mut Answer<'_>, emitted: usize) {
-        let ([tree], [verdict]) = (&self.trees, &self.verdicts);
-        if let Some(figures) = &mut answer.figures {
-            let depth = tree.nodes().map(|node| tree.depth(node)).max();
-            let accepted = emitted.min(verdict.accepted.len());
-            figures.count(
-                tree.len() - 1,
-                depth.unwrap_or(0) as usize,
-                accepted,
-                emitted,
-            );
-        }
-    }
-
-    /// Takes out of the verdict what was not emitted: the last token that was is the next root, whoever chose it.
-    fn cut(&mut self, emitted: usize) {
-        let ([tree], [verdict]) = (&self.trees, &mut self.verdicts);
-        if let Some(&node) = verdict.accepted.get(emitted - 1) {
-            verdict.next = tree.token(node);
-            verdict.accepted.truncate(emitted - 1);
+            self.figures.count_emitted(task);
+            task.cut();
+            phases.other_seconds += clock.lap();
         }
     }
 
     /// Tells the drafters, whose views are still those of the step's start.
-    fn observe(&mut self, answer: &Answer<'_>) {
-        if answer.is_speculative() {
-            let views = [answer.view(&self.sequence, &self.allowed)];
-            self.drafters.observe(&views, &self.verdicts);
+    fn observe(&mut self) {
+        if self.drafters.is_empty() {
+            return;
+        }
+        let allowed = &self.model.allowed;
+        let tasks = self.running.iter_mut().filter(|task| task.drafts());
+        let mut outcomes: Vec<_> = tasks.map(|task| task.outcome(allowed)).collect();
+        self.drafters.observe(&mut outcomes);
+    }
+
+    /// Takes what was emitted into the sequences, and what was computed of it into pages.
+    fn keep(&mut self) {
+        for task in self.running.iter_mut().filter(|task| task.runs()) {
+            if matches!(task.end, Some(Err(_))) {
+                continue; // its pages go anyway
+            }
+            task.keep();
+            let executor = &mut *self.model.executor;
+            self.pages
+                .commit(&mut task.sequence, &task.part.slots, executor);
         }
     }
 
-    /// Takes the emitted tokens into the sequence, and into pages the keys and values of all but the last.
-    fn keep(&mut self, answer: &mut Answer<'_>, emitted: usize) -> Result<(), EngineError> {
-        let [verdict] = &self.verdicts;
-        for &token in &answer.tokens[answer.tokens.len() - emitted..] {
-            self.sequence.push(token);
-            answer.history.push(token);
+    /// Counts the step, and takes out who has ended.
+    fn end_step(&mut self, phases: Phases, on_event: OnEvent<'_>, finished: &mut Vec<Finished>) {
+        let mut next = 0;
+        while let Some(task) = self.running.get_mut(next) {
+            if task.part.emitted > 0 {
+                task.answer.count(phases);
+            }
+            match task.end.take() {
+                None => next += 1,
+                Some(end) => {
+                    let mut task = self.running.remove(next);
+                    let id = task.id;
+                    let result = end.and_then(|finish| {
+                        guarded(|| Ok(flush(&mut task.answer.output, finish, id, on_event)))
+                    });
+                    finished.push(self.close(task, result));
+                }
+            }
         }
-        // An accepted node was in the pass: what was not has p = 0.
-        let accepted = verdict.accepted.iter().map(|node| node.index());
-        let slots = accepted.filter_map(|node| self.node_slots[node]);
-        self.slots.extend(slots);
-        self.commit()
-    }
-
-    /// Copies the nodes in `self.slots`, which follow the committed tokens, from the scratch to pages.
-    pub(crate) fn commit(&mut self) -> Result<(), EngineError> {
-        let count = self.slots.len();
-        if !self.sequence.reserve(count, &mut self.pools) {
-            return Err(EngineError::Pages);
-        }
-        self.executor.commit(Commit {
-            slots: &self.slots,
-            committed: self.sequence.committed(),
-            tables: self.sequence.tables(),
-        });
-        self.sequence.commit(count);
-        Ok(())
     }
 }
 
-/// The logits of the token after `node`.
-fn row<'r>(executor: &'r dyn Executor, outputs: &[usize], node: NodeIndex) -> &'r [f32] {
-    executor.logits(outputs[node.index()])
+/// Releases the text that was held back; a stop text may be found in it still.
+pub(crate) fn flush(
+    output: &mut crate::output::Output,
+    reason: FinishReason,
+    id: RequestId,
+    on_event: OnEvent<'_>,
+) -> FinishReason {
+    let stopped = output.finish();
+    let fresh = output.fresh();
+    if !fresh.is_empty() {
+        // The answer is over: whether more is wanted does not matter.
+        let _ = on_event(id, Event::Text(fresh));
+    }
+    if stopped {
+        FinishReason::StopString
+    } else {
+        reason
+    }
 }
 
 /// Times one phase after the other.
-struct Clock(Instant);
+pub(crate) struct Clock(Instant);
 
 impl Clock {
     fn start() -> Self {
@@ -320,7 +224,7 @@ impl Clock {
     }
 
     /// Seconds since the last lap.
-    fn lap(&mut self) -> f64 {
+    pub(crate) fn lap(&mut self) -> f64 {
         let now = Instant::now();
         let lap: Duration = now - self.0;
         self.0 = now;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::drafters::{Sampling, Scripted};
-use common::{answer, engine_with, greedy, ids, prompt, tokenizer};
+use common::{answer, bits, engine_with, greedy, ids, prompt, tokenizer};
 use foredraft_common::{Position, TokenId};
 use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_drafters::ModelDrafter;
@@ -74,16 +74,6 @@ fn long(temperature: f32, transforms: bool) -> Request {
         speculation: Speculation::off(),
         ..Request::new(prompt("Once upon a time, Tom"), sampling)
     }
-}
-
-fn bits(completion: &Completion) -> Vec<Vec<u32>> {
-    let of = |l: &foredraft_engine::TokenLogprob| {
-        let top = l.top.iter().flat_map(|(token, p)| [token.0, p.to_bits()]);
-        std::iter::once(l.log_probability.to_bits())
-            .chain(top)
-            .collect()
-    };
-    completion.logprobs.iter().map(of).collect()
 }
 
 fn assert_same(got: &Completion, plain: &Completion, what: &str) {

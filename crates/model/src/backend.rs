@@ -7,6 +7,7 @@ use foredraft_formats::Checkpoint;
 
 use crate::batch::{Batch, Slot};
 use crate::kv::{KvType, PageId};
+use crate::pages::PageCopy;
 use crate::program::{Program, TapId};
 
 /// Sizes that an executor reserves when it is made.
@@ -255,6 +256,12 @@ pub trait Executor: Send {
     /// # Panics
     /// When a table does not cover the new positions: a defect of the caller.
     fn commit(&mut self, commit: Commit<'_>);
+
+    /// Copies whole pages, in this order: see [`PageTables::reserve`](crate::PageTables::reserve).
+    ///
+    /// # Panics
+    /// When there is no such group or page: a defect of the caller.
+    fn copy_pages(&mut self, copies: &[PageCopy]);
 
     /// The hidden states that the last pass kept.
     fn tap(&self, tap: TapId) -> TapHandle;

@@ -13,6 +13,9 @@
 //! the committed context of its sequence (in [KV pages](kv)) and to its own ancestors in flight (in the
 //! step's scratch) and to nothing else. Plain decoding is a forest of one node, a prompt's chunk a path.
 //!
+//! Sequences with an equal beginning hold the same [pages](PageTables), and a [cache](PrefixCache) keeps those of texts of
+//! the past for texts to come; who writes behind what it shares of a page gets a copy first.
+//!
 //! Invariants, tested at the backends:
 //! - a row's results never depend on how many rows are in the pass, nor on which;
 //! - a page never holds an uncommitted token: the scratch is forgotten when a step ends;
@@ -24,6 +27,7 @@ mod batch;
 mod decoder;
 pub mod kv;
 mod pages;
+mod prefix;
 mod program;
 mod rope;
 
@@ -33,7 +37,8 @@ pub use backend::{
     Memory, Part, PartTime, TapHandle, unwatched,
 };
 pub use batch::{Batch, Row, SequenceIndex, Slot};
-pub use pages::{PagePool, PageTables};
+pub use pages::{PageCopy, PagePool, PageTables};
+pub use prefix::{PrefixCache, PrefixFigures};
 pub use program::{
     BufferId, BufferSpec, KvLayer, MatrixId, MatrixSpec, Op, Program, Projection, RopeId, RowSet,
     TapId, TapPoint, VectorId, VectorSpec,

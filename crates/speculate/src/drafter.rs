@@ -136,6 +136,24 @@ pub trait Drafter {
     /// Learns what became of the trees; the views are still those of the step's start.
     fn observe(&mut self, sequences: &[SequenceView<'_>], verdicts: &[Verdict]);
 
-    /// The sequence has ended: lets go of what was kept for it.
+    /// The sequence has ended: lets go of what was kept for it. What its text has cost may be kept for later sequences that
+    /// begin alike.
     fn forget(&mut self, sequence: SequenceId);
+
+    /// Lets go of what was kept for later sequences.
+    fn clear(&mut self) {}
+
+    /// How much of the texts that it had to read it had kept; zeros where it reads none.
+    fn kept_tokens(&self) -> KeptTokens {
+        KeptTokens::default()
+    }
+}
+
+/// What a drafter has kept of past texts for those that begin alike.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeptTokens {
+    /// Tokens of sequences that began, as far as they could have been kept.
+    pub asked: u64,
+    /// Of these, tokens that were there and did not have to be read again.
+    pub found: u64,
 }

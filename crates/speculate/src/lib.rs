@@ -71,7 +71,9 @@ mod wide;
 
 pub use allowed::AllowedTokens;
 pub use distribution::{Distribution, DistributionError};
-pub use drafter::{DraftError, Drafter, NodeBudget, Origin, SequenceId, SequenceView, Verdict};
+pub use drafter::{
+    DraftError, Drafter, KeptTokens, NodeBudget, Origin, SequenceId, SequenceView, Verdict,
+};
 pub use draw::{DraftDraw, Replacement, draw_children};
 pub use history::{History, HistoryView, TokenCounts};
 pub use log_softmax::{LogSoftmax, log_probability};

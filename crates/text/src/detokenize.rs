@@ -9,13 +9,23 @@
 //! that one space away again, as llama2.c does after BOS. A detokenizer that continues a text must keep it:
 //! [`Detokenizer::resume`].
 
+use std::ops::Deref;
+
 use crate::Tokenizer;
 use foredraft_common::TokenId;
 
 /// Turns token ids into text incrementally. Never emits half a character.
+///
+/// `T` is how it holds its tokenizer: `&Tokenizer`, or an `Arc` where it must not borrow.
 #[derive(Debug)]
-pub struct Detokenizer<'a> {
-    tokenizer: &'a Tokenizer,
+pub struct Detokenizer<T> {
+    tokenizer: T,
+    text: Decoder,
+}
+
+/// Turns bytes into text.
+#[derive(Debug, Default)]
+struct Decoder {
     /// Bytes at the end of what came in that may still become a character: at most 3 between two calls.
     pending: Vec<u8>,
     /// What the last call emitted.
@@ -24,34 +34,48 @@ pub struct Detokenizer<'a> {
     drop_leading_space: bool,
 }
 
-impl<'a> Detokenizer<'a> {
+impl<T: Deref<Target = Tokenizer>> Detokenizer<T> {
     /// A detokenizer at the beginning of a text: nothing, or only BOS, came before. With a vocabulary that
     /// prefixes texts with a space it drops one leading space.
-    pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self {
+    pub fn new(tokenizer: T) -> Self {
+        let text = Decoder {
             drop_leading_space: tokenizer.adds_space_prefix(),
-            ..Self::resume(tokenizer)
-        }
+            ..Decoder::default()
+        };
+        Self { tokenizer, text }
     }
 
     /// A detokenizer that continues a text (a completion of a prompt): it drops nothing.
-    pub fn resume(tokenizer: &'a Tokenizer) -> Self {
-        Self {
-            tokenizer,
-            pending: Vec::new(),
-            emitted: String::new(),
-            drop_leading_space: false,
-        }
+    pub fn resume(tokenizer: T) -> Self {
+        let text = Decoder::default();
+        Self { tokenizer, text }
     }
 
     /// Takes one token and returns the characters that it completes; empty while a character is unfinished, and
     /// for control tokens and ids outside the vocabulary.
     pub fn push(&mut self, id: TokenId) -> &str {
-        self.push_bytes(self.tokenizer.token_bytes(id))
+        self.text.push(self.tokenizer.token_bytes(id))
     }
 
     /// The same for bytes that are no token's.
-    pub fn push_bytes(&mut self, mut bytes: &[u8]) -> &str {
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> &str {
+        self.text.push(bytes)
+    }
+
+    /// Whether bytes of an unfinished character are being held back.
+    pub fn is_holding(&self) -> bool {
+        !self.text.pending.is_empty()
+    }
+
+    /// Ends the text: an unfinished character becomes U+FFFD.
+    pub fn finish(&mut self) -> String {
+        let rest = std::mem::take(&mut self.text.pending);
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+impl Decoder {
+    fn push(&mut self, mut bytes: &[u8]) -> &str {
         self.emitted.clear();
         if self.drop_leading_space && !bytes.is_empty() {
             self.drop_leading_space = false;
@@ -61,16 +85,6 @@ impl<'a> Detokenizer<'a> {
         let kept = decode_complete(&self.pending, &mut self.emitted);
         self.pending.drain(..self.pending.len() - kept);
         &self.emitted
-    }
-
-    /// Whether bytes of an unfinished character are being held back.
-    pub fn is_holding(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// Ends the text: an unfinished character becomes U+FFFD.
-    pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 

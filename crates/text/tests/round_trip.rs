@@ -45,7 +45,7 @@ fn a_character_of_several_tokens_appears_when_it_is_complete() {
         ids.len() > 3,
         "SmolLM2 spells the llama in several tokens: {ids:?}"
     );
-    let mut detokenizer = Detokenizer::new(&SMOLLM2);
+    let mut detokenizer = Detokenizer::new(&*SMOLLM2);
     let shown: Vec<String> = ids
         .iter()
         .map(|&id| detokenizer.push(id).to_owned())
@@ -67,7 +67,7 @@ fn a_burst_is_cut_at_the_stop_string_whatever_its_tokens() {
     let text = "one two\nUser: three four";
     let ids = SMOLLM2.encode(text, Special::AsText).expect("encodes");
     for burst in 1..=ids.len() {
-        let mut detokenizer = Detokenizer::new(&SMOLLM2);
+        let mut detokenizer = Detokenizer::new(&*SMOLLM2);
         let mut stop = StopMatcher::new(vec!["\nUser:".into()]).expect("valid");
         let mut shown = String::new();
         for ids in ids.chunks(burst) {

@@ -3,7 +3,7 @@
 use foredraft_model::Commit;
 use foredraft_speculate::{DraftError, SequenceView};
 
-use super::{Failure, ModelDrafter};
+use super::ModelDrafter;
 
 /// What a sequence has in a pass.
 struct Part {
@@ -18,12 +18,11 @@ impl ModelDrafter {
     /// Runs one pass over pending tokens of all sequences, as many as fit, and commits them; gives `false` when none
     /// are pending. All of them were emitted, so nothing stays in flight.
     pub(super) fn catch_up(&mut self, views: &[SequenceView<'_>]) -> Result<bool, DraftError> {
-        let parts = self.schedule_pending(views)?;
+        let parts = self.schedule_pending(views);
         if parts.is_empty() {
             return Ok(false);
         }
         if let Err(error) = self.executor.forward(&self.batch) {
-            self.release_reservations();
             return Err(self.failed(error));
         }
         let mut first = 0;
@@ -39,9 +38,10 @@ impl ModelDrafter {
                     tables: sequence.pages.tables(),
                 });
                 sequence.commit(&view.tokens[committed..committed + part.rows]);
+                self.pages.show(sequence, committed);
             }
         }
-        // Rows may be refused only now that every page that was reserved is written.
+        // Rows may be refused only now that all parts are committed.
         self.path.clear();
         for part in &parts {
             if let Some(output) = part.root {
@@ -51,8 +51,8 @@ impl ModelDrafter {
         Ok(true)
     }
 
-    /// Fills batch and slots with pending tokens, and reserves their pages.
-    fn schedule_pending(&mut self, views: &[SequenceView<'_>]) -> Result<Vec<Part>, DraftError> {
+    /// Fills batch and slots with pending tokens, whose pages are reserved.
+    fn schedule_pending(&mut self, views: &[SequenceView<'_>]) -> Vec<Part> {
         let max_rows = self.options.max_rows.min(self.options.max_slots);
         let mut parts: Vec<Part> = Vec::new();
         self.batch.clear();
@@ -70,11 +70,6 @@ impl ModelDrafter {
             if rows == 0 {
                 continue;
             }
-            if !sequence.pages.reserve(rows, &mut self.pools) {
-                self.release_reservations();
-                let pages = self.options.pages.iter().copied().min().unwrap_or(0);
-                return Err(self.failed(Failure::Pages { pages }));
-            }
             let tables = sequence.pages.tables().iter().map(Vec::as_slice);
             let index = self.batch.add_sequence(sequence.pages.committed(), tables);
             let mut parent = None;
@@ -90,14 +85,14 @@ impl ModelDrafter {
                 root: (rows == pending.len()).then_some(outputs),
             });
         }
-        Ok(parts)
+        parts
     }
 
     /// After a failure: no table covers more than its committed tokens.
-    fn release_reservations(&mut self) {
+    pub(super) fn release_reservations(&mut self) {
         for sequence in self.sequences.values_mut() {
             let committed = sequence.pages.committed();
-            sequence.pages.truncate(committed, &mut self.pools);
+            sequence.pages.truncate(committed, &mut self.pages.pools);
         }
     }
 }

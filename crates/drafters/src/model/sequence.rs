@@ -10,10 +10,12 @@ use foredraft_speculate::{
 ///
 /// Invariant: `tokens` are those that the pages hold; all of them were emitted.
 pub(super) struct Sequence {
-    tokens: Vec<TokenId>,
+    pub(super) tokens: Vec<TokenId>,
     pub(super) pages: PageTables,
-    /// Whether the draft can read the text of this step.
-    can_follow: bool,
+    /// Whether the draft can read the text of this step, and has pages for it.
+    pub(super) can_follow: bool,
+    /// It goes without pages; what `Pages::released` was when none were to be had.
+    pub(super) waits_since: Option<u64>,
     /// In the step's batch; none when nothing is (or no more is) drafted in this step.
     pub(super) index: Option<SequenceIndex>,
     /// Nodes that have been through the model in this step.
@@ -50,6 +52,7 @@ impl Sequence {
             tokens: Vec::new(),
             pages: PageTables::new(groups),
             can_follow: false,
+            waits_since: None,
             index: None,
             in_flight: Vec::new(),
             level: Vec::new(),

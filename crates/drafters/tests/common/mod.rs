@@ -10,7 +10,7 @@ use foredraft_drafters::{DraftSizes, ModelDrafter, executor_options};
 use foredraft_formats::Checkpoint;
 use foredraft_model::kv::KvType;
 use foredraft_model::{
-    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, Program,
+    Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, Memory, PageCopy, Program,
     ProgramOptions, TapHandle, TapId, program_for, unwatched,
 };
 use foredraft_speculate::{
@@ -61,7 +61,18 @@ pub(crate) fn drafter_with(
 
 /// A drafter that notes the rows of each of its passes.
 pub(crate) fn counted_drafter(model: &Checkpoint) -> (ModelDrafter, Arc<Mutex<Vec<usize>>>) {
-    let (inner, options) = load(model, |options| options);
+    counted_drafter_with(model, |_| {})
+}
+
+/// The same, with options of one's own.
+pub(crate) fn counted_drafter_with(
+    model: &Checkpoint,
+    change: impl FnOnce(&mut ExecutorOptions),
+) -> (ModelDrafter, Arc<Mutex<Vec<usize>>>) {
+    let (inner, options) = load(model, |mut options| {
+        change(&mut options);
+        options
+    });
     let passes = Arc::default();
     let counted = Counted {
         inner,
@@ -93,6 +104,10 @@ impl Executor for Counted {
 
     fn commit(&mut self, commit: Commit<'_>) {
         self.inner.commit(commit);
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) {
+        self.inner.copy_pages(copies);
     }
 
     fn tap(&self, tap: TapId) -> TapHandle {

@@ -7,7 +7,7 @@ use foredraft_cpu::{CpuBackend, CpuPath};
 use foredraft_formats::Checkpoint;
 use foredraft_model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadWatch, Memory,
-    PartTime, Program, TapHandle, TapId,
+    PageCopy, PartTime, Program, TapHandle, TapId,
 };
 
 /// What an executor was asked to do.
@@ -21,6 +21,9 @@ pub(crate) struct Seen {
     pub(crate) commits: Vec<usize>,
     /// Rows at this position get logits of NaN.
     pub(crate) spoiled_position: Option<usize>,
+    /// The next pass fails, or panics.
+    pub(crate) next_pass_fails: bool,
+    pub(crate) next_pass_panics: bool,
 }
 
 /// The CPU's backend, watched.
@@ -83,6 +86,13 @@ impl Executor for WatchedExecutor {
 
     fn forward(&mut self, batch: &Batch) -> Result<(), ForwardError> {
         let mut seen = self.seen.lock().expect("no test panicked in it");
+        if std::mem::take(&mut seen.next_pass_panics) {
+            drop(seen);
+            panic!("as planned");
+        }
+        if std::mem::take(&mut seen.next_pass_fails) {
+            return Err(ForwardError::Pages { committed: 0 });
+        }
         seen.passes.push(batch.rows().len());
         seen.tokens.extend(batch.rows().iter().map(|row| row.token));
         let rows = batch
@@ -106,6 +116,10 @@ impl Executor for WatchedExecutor {
         let mut seen = self.seen.lock().expect("no test panicked in it");
         seen.commits.push(commit.slots.len());
         self.inner.commit(commit);
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) {
+        self.inner.copy_pages(copies);
     }
 
     fn tap(&self, tap: TapId) -> TapHandle {

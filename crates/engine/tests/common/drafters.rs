@@ -73,8 +73,8 @@ impl Drafter for Scripted {
         Ok(())
     }
 
-    fn observe(&mut self, _: &[SequenceView<'_>], verdicts: &[Verdict]) {
-        assert_eq!(verdicts.len(), 1);
+    fn observe(&mut self, views: &[SequenceView<'_>], verdicts: &[Verdict]) {
+        assert_eq!(views.len(), verdicts.len());
     }
 
     fn forget(&mut self, _: SequenceId) {}

@@ -2,7 +2,9 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub(crate) mod backend;
+pub(crate) mod company;
 pub(crate) mod drafters;
+pub(crate) mod requests;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -83,4 +85,15 @@ pub(crate) fn prompt(text: &str) -> Vec<TokenId> {
 
 pub(crate) fn ids(values: &[u32]) -> Vec<TokenId> {
     values.iter().copied().map(TokenId).collect()
+}
+
+/// The log probabilities of an answer, as bits.
+pub(crate) fn bits(completion: &Completion) -> Vec<Vec<u32>> {
+    let of = |l: &foredraft_engine::TokenLogprob| {
+        let top = l.top.iter().flat_map(|(token, p)| [token.0, p.to_bits()]);
+        std::iter::once(l.log_probability.to_bits())
+            .chain(top)
+            .collect()
+    };
+    completion.logprobs.iter().map(of).collect()
 }

@@ -14,7 +14,7 @@ use foredraft::formats::Checkpoint;
 use foredraft::model::kv::{PAGE_POSITIONS, PageId};
 use foredraft::model::{
     Backend, Batch, Commit, Executor, ExecutorOptions, ForwardError, LoadError, LoadWatch, Memory,
-    PartTime, Program, Slot, TapHandle, TapId,
+    PageCopy, PartTime, Program, Slot, TapHandle, TapId,
 };
 
 /// Bytes of logits that a memo keeps; contexts beyond that are computed whenever they are read.
@@ -236,6 +236,12 @@ impl Executor for MemoExecutor {
         for (position, slot) in (commit.committed..).zip(commit.slots) {
             let page = &mut self.pages[table[position / PAGE_POSITIONS].index()];
             page[position % PAGE_POSITIONS] = self.in_flight[slot.index()];
+        }
+    }
+
+    fn copy_pages(&mut self, copies: &[PageCopy]) {
+        for copy in copies.iter().filter(|copy| copy.group == 0) {
+            self.pages[copy.to.index()] = self.pages[copy.from.index()];
         }
     }
 

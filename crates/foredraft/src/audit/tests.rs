@@ -7,7 +7,11 @@ use foredraft::common::{Position, TokenId};
 use foredraft::cpu::{CpuBackend, CpuPath};
 use foredraft::engine::{EngineOptions, Event, Request, Speculation};
 use foredraft::formats::Checkpoint;
-use foredraft::model::Backend;
+use foredraft::model::kv::{KvType, PageId};
+use foredraft::model::{
+    Backend, Batch, Commit, Executor, ExecutorOptions, PageCopy, ProgramOptions, Slot, program_for,
+    unwatched,
+};
 use foredraft::speculate::{
     Chance, Distribution, DistributionError, DraftDraw, Draw, KeyedChance, NodeIndex, NoiseKey,
     Origin, Replacement, SamplingSettings, Target as Probabilities, TokenTree, Verdict, Verifier,
@@ -315,6 +319,52 @@ fn a_memo_changes_no_bit() {
     assert_eq!(plain.tokens, remembered.tokens);
     assert_eq!(plain.logprobs, remembered.logprobs);
     assert_eq!(plain.speculation, remembered.speculation);
+}
+
+#[test]
+fn a_memo_follows_copied_pages() {
+    let (target, backend) = (target(), backend(1));
+    let memo = MemoBackend::new(&backend);
+    let options = ExecutorOptions {
+        context_tokens: 32,
+        pages: vec![2],
+        kv_type: KvType::F16,
+        max_rows: 8,
+        max_slots: 8,
+        max_outputs: 1,
+    };
+    let write = |executor: &mut dyn Executor, committed, page, tokens: &[u32]| {
+        let tables = [vec![PageId(page)]];
+        let mut batch = Batch::new();
+        let sequence = batch.add_sequence(committed, tables.iter().map(Vec::as_slice));
+        let mut slots: Vec<Slot> = Vec::new();
+        for (i, &token) in tokens.iter().enumerate() {
+            let (parent, is_last) = (slots.last().copied(), i + 1 == tokens.len());
+            slots.push(batch.push(sequence, TokenId(token), parent, is_last));
+        }
+        executor.forward(&batch).expect("a pass");
+        let logits = executor.logits(0).to_vec();
+        executor.commit(Commit {
+            slots: &slots,
+            committed,
+            tables: &tables,
+        });
+        logits
+    };
+    let [plain, remembered] = [&backend as &dyn Backend, &memo].map(|backend| {
+        let model = &target.checkpoint;
+        let program = program_for(model, &ProgramOptions::default()).expect("a program");
+        let loaded = backend.load(program, model, &options, &mut unwatched);
+        let mut executor = loaded.expect("an executor");
+        write(&mut *executor, 0, 0, &[1, 403, 407, 261, 378]);
+        let (group, from, to) = (0, PageId(0), PageId(1));
+        executor.copy_pages(&[PageCopy { group, from, to }]);
+        // The first three go on in the second page.
+        write(&mut *executor, 3, 1, &[90, 91]);
+        [0, 1].map(|page| write(&mut *executor, 5, page, &[30]))
+    });
+    assert_eq!(plain, remembered);
+    assert_ne!(plain[0], plain[1]);
 }
 
 #[test]

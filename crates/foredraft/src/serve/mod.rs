@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::commands::serve::{ServeArgs, ServerArgs};
 use crate::exit::Exit;
-use crate::load::{self, Drafts};
+use crate::load::{self, Drafts, Places};
 use crate::progress::Stderr;
 use log::Notes;
 use signals::Signals;
@@ -116,7 +116,11 @@ fn load_now(args: &ServeArgs) -> Result<Model, Exit> {
         .nodes()
         .max(EngineOptions::default().max_draft_nodes);
     let drafts = Drafts::open(drafts, most_nodes, &tokenizer)?;
-    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafts)?;
+    let places = Places {
+        sequences: args.server.max_batch,
+        kv_tokens: args.server.kv_tokens,
+    };
+    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafts, places)?;
     let context_tokens = loaded.engine.context_tokens();
     let options = ServiceOptions {
         max_queue: args.server.max_queue,
