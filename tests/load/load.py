@@ -15,6 +15,7 @@ import json
 import statistics
 import time
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 
 async def answer(host, port, body, headers=""):
@@ -51,13 +52,15 @@ async def answer(host, port, body, headers=""):
 async def load(url, streams, requests, prompts, options):
     """`streams` clients, each with one request at a time."""
     at = urlsplit(url)
+    with urlopen(f"{url}/v1/models") as listed:
+        model = json.load(listed)["data"][0]["id"]
     numbers = iter(range(requests))
     results = []
 
     async def client():
         for number in numbers:
             body = {
-                "model": "any",
+                "model": model,
                 "messages": [{"role": "user", "content": prompts[number % len(prompts)]}],
                 "max_tokens": options.tokens,
                 "temperature": 0,

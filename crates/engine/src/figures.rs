@@ -17,6 +17,8 @@ pub struct EngineFigures {
     pub prompt_tokens: u64,
     /// Of these, tokens whose keys and values were there already.
     pub cached_prompt_tokens: u64,
+    /// Steps of single sequences that had a draft to verify, and emitted something.
+    pub drafting_steps: u64,
     /// Tokens emitted.
     pub generated_tokens: u64,
     /// Times that a running sequence gave up its pages and was put back.
@@ -170,6 +172,7 @@ impl EngineFigures {
             return;
         }
         self.sequence_steps += 1;
+        self.drafting_steps += u64::from(part.tree.len() > 1);
         self.generated_tokens += part.emitted as u64;
         let accepted = part.verdict.accepted.iter().take(part.emitted);
         let mut count = |node, of: fn(&mut DrafterFigures) -> &mut Vec<u64>| {

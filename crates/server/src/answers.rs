@@ -41,7 +41,7 @@ pub(crate) enum Next {
     /// Its end.
     End {
         /// The whole answer.
-        completion: Completion,
+        completion: Box<Completion>,
         /// Tokens after the last piece.
         tokens: Vec<Emitted>,
     },
@@ -126,7 +126,7 @@ impl Answers {
                     ..
                 } => (result, tokens, first_token),
             };
-            let completion = result.map_err(ApiError::from)?;
+            let completion = Box::new((*result).map_err(ApiError::from)?);
             if completion.finish_reason == FinishReason::Cancelled {
                 return Err(ApiError::internal("the answer was cancelled"));
             }
@@ -164,7 +164,7 @@ impl Answers {
                 let (choice, next) = self.next().await?;
                 if let Next::End { completion, .. } = next {
                     if let Some(place) = ended.get_mut(choice) {
-                        *place = Some(completion);
+                        *place = Some(*completion);
                     }
                     break;
                 }

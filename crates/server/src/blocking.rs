@@ -10,5 +10,5 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let result = tokio::task::spawn_blocking(work).await;
-    result.map_err(|_| ApiError::internal("the server failed at this request; its log says more"))
+    result.map_err(|_| ApiError::defect())
 }

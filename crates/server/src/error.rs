@@ -173,6 +173,11 @@ impl ApiError {
         )
     }
 
+    /// 500: a panic, of which the log has the words.
+    pub(crate) fn defect() -> Self {
+        Self::internal("the server failed at this request; its log says more")
+    }
+
     /// 500: a fault of this program.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(
@@ -311,6 +316,11 @@ impl From<EngineError> for ApiError {
                     "a step of {asked} drafted tokens is more than the {reserved} that this server has room for (--draft-max)"
                 ),
             ),
+            // What a panic said is for the log.
+            EngineError::Panicked { message } => {
+                tracing::error!("an answer panicked: {message}");
+                Self::defect()
+            }
             error => Self::internal(error.to_string()),
         }
     }

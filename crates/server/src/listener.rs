@@ -37,7 +37,7 @@ pub(crate) enum Message {
     /// Its end.
     End {
         /// The whole answer, or why there is none.
-        result: Result<Completion, EngineError>,
+        result: Box<Result<Completion, EngineError>>,
         /// Tokens after the last piece.
         tokens: Vec<Emitted>,
         /// It was cancelled because too many pieces waited to be read.
@@ -159,7 +159,7 @@ impl Listener for AnswerListener {
 
     fn end(self: Box<Self>, result: Result<Completion, EngineError>) {
         let message = Message::End {
-            result,
+            result: Box::new(result),
             tokens: self.tokens,
             overflowed: self.overflowed,
             first_token: self.first_token,

@@ -80,6 +80,11 @@ fn parts() -> (Router<Arc<State>>, Description) {
 /// The whole service.
 pub(crate) fn router(state: &Arc<State>) -> Router {
     let (router, description) = parts();
+    guarded(router, description, state)
+}
+
+/// With what every request passes on its way.
+fn guarded(router: Router<Arc<State>>, description: Description, state: &Arc<State>) -> Router {
     let keys = Keys::new(&state.options.api_keys);
     router
         .fallback(nothing_here)
@@ -104,7 +109,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!("a request panicked: {}", text.unwrap_or("(no text)"));
-    ApiError::internal("the server failed at this request; its log says more").into_response()
+    ApiError::defect().into_response()
 }
 
 /// Names the request, counts its response, and logs it. (What the engine was asked is logged when it is over: `record.rs`.)
@@ -138,6 +143,44 @@ fn log(id: &str, method: &Method, path: &str, status: StatusCode, error: Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{Defaults, Limits, ServerOptions};
+    use axum::body::Body;
+    use tower::ServiceExt;
+
+    /// A request that panics is answered in the shape of every error, and the next one is served.
+    #[tokio::test]
+    async fn a_panic_ends_one_request() {
+        let state = Arc::new(State::new(ServerOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            names: vec!["m".into()],
+            api_keys: Vec::new(),
+            limits: Limits::default(),
+            defaults: Defaults::default(),
+        }));
+        let (router, description) = parts();
+        let broken = || async { panic!("a secret") as &'static str };
+        let router = router.route("/broken", axum::routing::get(broken));
+        let router = guarded(router, description, &state);
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).expect("a request");
+            let response = router.clone().oneshot(request).await.expect("a response");
+            let status = response.status();
+            assert!(response.headers().contains_key("x-request-id"));
+            let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
+            (
+                status,
+                String::from_utf8(body.expect("a body").into()).expect("text"),
+            )
+        };
+        let (status, body) = ask("/broken").await;
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(
+            body.contains("\"internal_error\"") && !body.contains("secret"),
+            "{body}"
+        );
+        assert_eq!(ask("/health").await.0, StatusCode::OK);
+        assert_eq!(ask("/ready").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    }
 
     /// Every operation says what else than success can come, and no status twice.
     #[test]

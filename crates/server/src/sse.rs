@@ -145,7 +145,7 @@ impl<C: Chunks> Stream<C> {
         };
         let finish = completion.finish_reason;
         if let Some(place) = self.ended.get_mut(index) {
-            *place = Some(completion);
+            *place = Some(*completion);
         }
         let mut total = self.total();
         let over = total.is_some();

@@ -21,6 +21,8 @@ pub struct Model {
     pub context_tokens: usize,
     /// The most tokens that a request may have drafted in a step.
     pub max_draft_nodes: usize,
+    /// What reading memory reached, in bytes a second, where it was measured: a gauge beside what the passes reach.
+    pub bandwidth_bytes_per_s: Option<f64>,
     /// Names the weights and settings that an answer's bits depend on: `system_fingerprint`.
     pub fingerprint: String,
 }

@@ -16,7 +16,7 @@ use super::report::{DraftReport, Spread, StepReport};
 use crate::args::values::Draft;
 use crate::commands::bench::BenchArgs;
 use crate::exit::Exit;
-use crate::load::{self, Drafts, Places, engine_error};
+use crate::load::{self, Drafts, engine_error};
 use crate::{interrupt, output};
 
 /// Tokens of the answers that nobody counts: they put caches and clocks into the state that a step finds.
@@ -66,13 +66,7 @@ impl<'a> Comparison<'a> {
     ) -> Result<DraftReport, Exit> {
         let nodes = self.speculation.nodes();
         let drafts = Drafts::open(vec![draft.clone()], nodes, tokenizer)?;
-        let loaded = load::load_with_drafts(
-            checkpoint,
-            tokenizer,
-            &self.args.options,
-            drafts,
-            Places::default(),
-        )?;
+        let loaded = load::load_with_drafts(checkpoint, tokenizer, &self.args.options, drafts)?;
         let mut engine = loaded.engine;
         for speculation in [Speculation::off(), self.speculation] {
             if let Some(prompt) = self.prompts.first() {

@@ -70,11 +70,11 @@ pub(crate) struct ServerArgs {
     #[arg(long = "alias", value_name = "NAME", value_parser = values::some_text)]
     pub(crate) aliases: Vec<String>,
 
-    /// Answers that are made at a time, in passes that they share; more wait
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = values::count::<128>)]
+    /// Answers that are made at a time; more wait
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = values::count::<1024>)]
     pub(crate) max_batch: usize,
 
-    /// Tokens whose keys and values are held: of answers under way, and of past texts that a next one may begin with
+    /// Tokens whose keys and values are kept, over all answers and past texts; at least one --context
     /// [default: 4096 for each of --max-batch, and at least one context; less where memory is short]
     #[arg(long, value_name = "N", value_parser = values::count::<{ 1 << 28 }>)]
     pub(crate) kv_tokens: Option<usize>,

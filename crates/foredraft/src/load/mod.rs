@@ -29,33 +29,13 @@ pub(crate) struct Loaded {
     pub(crate) backend: CpuBackend,
 }
 
-/// How much an engine is to serve at once.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Places {
-    /// Answers that are made at a time.
-    pub(crate) sequences: usize,
-    /// Positions of keys and values for all of them; `None`: a context for each, or what fits.
-    pub(crate) kv_tokens: Option<usize>,
-}
-
-impl Default for Places {
-    /// One answer at a time.
-    fn default() -> Self {
-        Self {
-            sequences: 1,
-            kv_tokens: None,
-        }
-    }
-}
-
 /// Loads the model of a checkpoint as the options say.
 pub(crate) fn load(
     checkpoint: &Checkpoint,
     tokenizer: &Arc<Tokenizer>,
     options: &ModelOptions,
 ) -> Result<Loaded, Exit> {
-    let places = Places::default();
-    load_with_drafts(checkpoint, tokenizer, options, Drafts::default(), places)
+    load_with_drafts(checkpoint, tokenizer, options, Drafts::default())
 }
 
 /// Loads the model of a checkpoint and what drafts for it, within one budget.
@@ -64,14 +44,20 @@ pub(crate) fn load_with_drafts(
     tokenizer: &Arc<Tokenizer>,
     options: &ModelOptions,
     drafts: Drafts,
-    places: Places,
+) -> Result<Loaded, Exit> {
+    let engine_options = engine_options(options);
+    load_with_options(checkpoint, tokenizer, options, engine_options, drafts)
+}
+
+/// [`load_with_drafts`] with more to say to the engine.
+pub(crate) fn load_with_options(
+    checkpoint: &Checkpoint,
+    tokenizer: &Arc<Tokenizer>,
+    options: &ModelOptions,
+    mut engine_options: EngineOptions,
+    drafts: Drafts,
 ) -> Result<Loaded, Exit> {
     let backend = backend(options)?;
-    let mut engine_options = EngineOptions {
-        max_sequences: places.sequences,
-        kv_tokens: places.kv_tokens,
-        ..engine_options(options)
-    };
     if let Some(most) = drafts.most_nodes {
         engine_options.max_draft_nodes = most;
     }

@@ -17,7 +17,7 @@ use foredraft::text::{Message, Tokenizer};
 
 use crate::commands::run::{Colours, RunArgs};
 use crate::exit::Exit;
-use crate::load::{self, Drafts, Places, engine_error};
+use crate::load::{self, Drafts, engine_error};
 use crate::progress::Stderr;
 use crate::{interrupt, output};
 use trace::Trace;
@@ -54,13 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Exit> {
     let trace = args.trace.as_deref();
     let trace = trace.map(|path| Trace::create(path, names)).transpose()?;
     let drafts = Drafts::open(drafts, speculation.nodes(), &tokenizer)?;
-    let loaded = load::load_with_drafts(
-        &checkpoint,
-        &tokenizer,
-        &args.options,
-        drafts,
-        Places::default(),
-    )?;
+    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafts)?;
     drop(checkpoint);
     let mut session = Session {
         engine: loaded.engine,

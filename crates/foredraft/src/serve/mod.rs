@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foredraft::cpu::CpuBackend;
 use foredraft::engine::{EngineOptions, Service, ServiceOptions};
 use foredraft::formats::Checkpoint;
 use foredraft::models::{self, ModelSpec};
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::commands::serve::{ServeArgs, ServerArgs};
 use crate::exit::Exit;
-use crate::load::{self, Drafts, Places};
+use crate::load::{self, Drafts, Loaded};
 use crate::progress::Stderr;
 use log::Notes;
 use signals::Signals;
@@ -116,23 +117,44 @@ fn load_now(args: &ServeArgs) -> Result<Model, Exit> {
         .nodes()
         .max(EngineOptions::default().max_draft_nodes);
     let drafts = Drafts::open(drafts, most_nodes, &tokenizer)?;
-    let places = Places {
-        sequences: args.server.max_batch,
+    let engine_options = EngineOptions {
+        max_sequences: args.server.max_batch,
         kv_tokens: args.server.kv_tokens,
+        ..load::engine_options(&args.options)
     };
-    let loaded = load::load_with_drafts(&checkpoint, &tokenizer, &args.options, drafts, places)?;
-    let context_tokens = loaded.engine.context_tokens();
+    let Loaded { engine, backend } = load::load_with_options(
+        &checkpoint,
+        &tokenizer,
+        &args.options,
+        engine_options,
+        drafts,
+    )?;
+    let context_tokens = engine.context_tokens();
+    let bandwidth_bytes_per_s = bandwidth(&backend, engine.memory().streamed_bytes);
     let options = ServiceOptions {
         max_queue: args.server.max_queue,
     };
-    let service = Service::start(loaded.engine, options).map_err(Exit::failed)?;
+    let service = Service::start(engine, options).map_err(Exit::failed)?;
     Ok(Model {
         service,
         tokenizer,
         context_tokens,
         max_draft_nodes: most_nodes,
+        bandwidth_bytes_per_s,
         fingerprint,
     })
+}
+
+/// What reading memory reaches, in bytes a second: the best of a few reads of as much as a pass reads, or of as much as no cache
+/// holds. `None` where there is no memory left to try it with.
+fn bandwidth(backend: &CpuBackend, streamed_bytes: u64) -> Option<f64> {
+    const MOST_BYTES: u64 = 256 << 20;
+    const READS: usize = 5;
+    let bytes = streamed_bytes.min(MOST_BYTES);
+    let mut reader = backend.reader(bytes as usize).ok()?;
+    let seconds = (0..READS).map(|_| reader.read());
+    let best = seconds.min_by(f64::total_cmp)?;
+    (best > 0.0).then(|| bytes as f64 / best)
 }
 
 /// Names what an answer's bits depend on: this version, the KV type, and the weights, of which it looks at the beginning of

@@ -46,11 +46,6 @@ struct FinishLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PositionLabel {
-    position: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusLabel {
     status: u16,
 }
@@ -70,15 +65,6 @@ pub(crate) struct Metrics {
     request_generation_tokens: Histogram,
     finished: Family<FinishLabel, Counter>,
     responses: Family<StatusLabel, Counter>,
-    prompt_tokens: Counter,
-    generation_tokens: Counter,
-    prefix_queries: Counter,
-    prefix_hits: Counter,
-    steps: Counter,
-    drafted: Counter,
-    accepted: Counter,
-    offered_by_position: Family<PositionLabel, Counter>,
-    accepted_by_position: Family<PositionLabel, Counter>,
 }
 
 impl Metrics {
@@ -139,41 +125,6 @@ impl Metrics {
                 "Responses by status",
                 Family::default(),
             ),
-            prompt_tokens: counter(all, "vllm:prompt_tokens", "Tokens of prompts"),
-            generation_tokens: counter(all, "vllm:generation_tokens", "Tokens of answers"),
-            prefix_queries: counter(
-                all,
-                "vllm:prefix_cache_queries",
-                "Tokens of prompts that were looked for in the prefix cache",
-            ),
-            prefix_hits: counter(
-                all,
-                "vllm:prefix_cache_hits",
-                "Tokens of prompts whose keys and values were there already",
-            ),
-            steps: counter(
-                all,
-                "vllm:spec_decode_num_drafts",
-                "Steps that verified drafts",
-            ),
-            drafted: counter(all, "vllm:spec_decode_num_draft_tokens", "Tokens drafted"),
-            accepted: counter(
-                all,
-                "vllm:spec_decode_num_accepted_tokens",
-                "Drafted tokens that were emitted",
-            ),
-            offered_by_position: register(
-                all,
-                "foredraft_spec_decode_offered_per_pos",
-                "Steps that drafted as deep as this position, from 0",
-                Family::default(),
-            ),
-            accepted_by_position: register(
-                all,
-                "vllm:spec_decode_num_accepted_tokens_per_pos",
-                "Drafted tokens that were emitted, by position from 0",
-                Family::default(),
-            ),
             registry,
         }
     }
@@ -185,26 +136,6 @@ impl Metrics {
         let (prompt, said) = (usage.prompt_tokens, usage.completion_tokens);
         self.request_prompt_tokens.observe(prompt as f64);
         self.request_generation_tokens.observe(said as f64);
-        self.prompt_tokens.inc_by(prompt as u64);
-        self.generation_tokens.inc_by(said as u64);
-        self.prefix_queries.inc_by(prompt as u64);
-        self.prefix_hits.inc_by(usage.cached_tokens as u64);
-        let Some(figures) = &completion.speculation else {
-            return;
-        };
-        let drafting_steps = figures.offered_by_depth.first().copied();
-        self.steps.inc_by(drafting_steps.unwrap_or(0) as u64);
-        self.drafted.inc_by(figures.drafted as u64);
-        self.accepted.inc_by(figures.accepted as u64);
-        for (family, counts) in [
-            (&self.offered_by_position, &figures.offered_by_depth),
-            (&self.accepted_by_position, &figures.accepted_by_depth),
-        ] {
-            for (position, &count) in counts.iter().enumerate() {
-                let label = PositionLabel { position };
-                family.get_or_create(&label).inc_by(count as u64);
-            }
-        }
     }
 
     /// An answer has ended; of one that was cut nothing else is known.
@@ -242,11 +173,6 @@ impl Metrics {
 fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric
-}
-
-/// The format appends `_total` to the name.
-fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
-    register(registry, name, help, Counter::default())
 }
 
 /// A histogram of times; the format appends `_seconds` to the name.
