@@ -57,6 +57,11 @@ def text(chunks) -> str:
     return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
 
 
+def check_fields(answer) -> None:
+    """That no field is missing or of another type: the client itself takes whatever comes."""
+    type(answer).model_validate(answer.to_dict())
+
+
 def counts(answer) -> tuple[int, int, int]:
     """How many tokens were read and said. How many of them were in a cache already is another matter."""
     return answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens

@@ -3,11 +3,12 @@
 import math
 
 import pytest
-from conftest import MESSAGES, MODEL, PROMPT, fetch, foredraft_run
+from conftest import MESSAGES, MODEL, PROMPT, check_fields, fetch, foredraft_run
 
 
 def test_an_answer_has_openais_shape(chat):
     answer = chat()
+    check_fields(answer)
     assert (answer.object, answer.model) == ("chat.completion", MODEL)
     assert answer.id.startswith("chatcmpl-") and answer.created > 1_700_000_000
     assert answer.system_fingerprint.startswith("fp_")
@@ -96,6 +97,7 @@ def test_n_answers_are_numbered_and_differ(chat):
 def test_log_probabilities(chat, speculation):
     extra = {"speculation": speculation}
     answer = chat(temperature=0, logprobs=True, top_logprobs=5, extra_body=extra)
+    check_fields(answer)
     choice = answer.choices[0]
     tokens = choice.logprobs.content
     assert len(tokens) == answer.usage.completion_tokens

@@ -1,10 +1,11 @@
 """Completions: the older interface, prompts in all their forms, echo, and its own log probabilities."""
 
-from conftest import MODEL, PROMPT, counts, fetch
+from conftest import MODEL, PROMPT, check_fields, counts, fetch
 
 
 def test_a_completion_has_openais_shape(complete):
     answer = complete()
+    check_fields(answer)
     assert (answer.object, answer.model) == ("text_completion", MODEL)
     assert answer.id.startswith("cmpl-")
     (choice,) = answer.choices
@@ -40,6 +41,7 @@ def test_prompts_come_as_texts_and_as_tokens(complete):
 
 def test_log_probabilities_have_their_older_shape(complete):
     answer = complete(temperature=0, logprobs=3, seed=1)
+    check_fields(answer)
     choice = answer.choices[0]
     told = choice.logprobs
     assert "".join(told.tokens) == choice.text
@@ -61,6 +63,7 @@ def test_streamed_completions_join_to_the_same(complete):
     texts, tokens, finished = {}, {}, {}
     last = None
     for last in complete(n=3, seed=8, logprobs=2, stream=True, stream_options={"include_usage": True}):
+        check_fields(last)
         for choice in last.choices:
             texts[choice.index] = texts.get(choice.index, "") + choice.text
             tokens.setdefault(choice.index, []).extend(choice.logprobs.tokens if choice.logprobs else [])
@@ -74,5 +77,6 @@ def test_streamed_completions_join_to_the_same(complete):
 
 def test_the_models_are_listed(client):
     (card,) = client.models.list().data
+    check_fields(card)
     assert (card.id, card.object, card.owned_by) == (MODEL, "model", "foredraft")
     assert client.models.retrieve(MODEL) == card

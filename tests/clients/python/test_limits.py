@@ -26,7 +26,7 @@ async def ask_at_once(retries: int, url: str) -> list:
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back():
-    with from_environment(LOGS / "server-full.log", "--max-queue", "1", "--alias", MODEL) as server:
+    with from_environment(LOGS / "server-full.log", "--max-batch", "1", "--max-queue", "1", "--alias", MODEL) as server:
         for _ in range(ROUNDS):
             answers = asyncio.run(ask_at_once(0, server.url))
             refused = [answer for answer in answers if isinstance(answer, BaseException)]

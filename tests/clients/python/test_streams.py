@@ -2,7 +2,7 @@
 
 import time
 
-from conftest import MESSAGES, MODEL, counts, metric, text
+from conftest import MESSAGES, MODEL, check_fields, counts, metric, text
 
 
 def test_chunks_join_to_the_whole_answer(chat):
@@ -30,6 +30,7 @@ def test_bytes_that_make_no_character_are_the_same_in_both(chat):
 def test_the_usage_comes_last_where_it_was_asked_for(chat):
     whole = chat(seed=1)
     *chunks, last = chat(seed=1, stream=True, stream_options={"include_usage": True})
+    check_fields(last)
     assert (last.choices, counts(last)) == ([], counts(whole))
     assert all(chunk.usage is None for chunk in chunks)
 
@@ -37,7 +38,10 @@ def test_the_usage_comes_last_where_it_was_asked_for(chat):
 def test_log_probabilities_are_streamed(chat):
     asked = dict(seed=1, temperature=1, logprobs=True, top_logprobs=2)
     whole = chat(**asked).choices[0].logprobs.content
-    streamed = [chunk.choices[0].logprobs for chunk in chat(**asked, stream=True)]
+    chunks = list(chat(**asked, stream=True))
+    for chunk in chunks:
+        check_fields(chunk)
+    streamed = [chunk.choices[0].logprobs for chunk in chunks]
     assert [token for part in streamed if part for token in part.content] == whole
 
 
