@@ -3,6 +3,7 @@
 //! A step, for all sequences at once:
 //!
 //! ```text
+//! read     tokens of a text that the target is still reading --pass--> pages
 //! begin    tokens that are not in the pages --pass--> pages; logits of the last token --> q of the root
 //! extend   q of the level's nodes --draw_children--> the next level               (the first level needs no pass)
 //! extend   the level's tokens, children of nodes in flight --pass--> q --draw_children--> the next level
@@ -175,14 +176,12 @@ impl Drafter for ModelDrafter {
         &self.name
     }
 
+    fn read(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError> {
+        self.catch_up(sequences, false)
+    }
+
     fn begin(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError> {
-        for view in sequences {
-            self.start(view);
-        }
-        while self
-            .catch_up(sequences)
-            .inspect_err(|_| self.release_reservations())?
-        {}
+        self.catch_up(sequences, true)?;
         // What is in the pages now is the context of the trees.
         self.batch.clear();
         for view in sequences {

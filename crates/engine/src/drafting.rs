@@ -39,6 +39,9 @@ pub(crate) struct Lane<'a> {
     pub(crate) failed: &'a mut Vec<bool>,
 }
 
+/// Who hears of a failure, and which lane lost a drafter by it.
+pub(crate) type Report<'r> = &'r mut dyn FnMut(usize, &DraftError);
+
 /// A drafter of the engine.
 struct Member {
     drafter: Box<dyn Drafter + Send>,
@@ -110,17 +113,24 @@ impl Drafters {
             .map(|member| member.drafter.kept_tokens())
     }
 
+    /// Lets the drafters read on in texts that the target reads in this step.
+    pub(crate) fn read(&mut self, lanes: &mut [Lane<'_>], report: Report<'_>) {
+        if lanes.is_empty() {
+            return;
+        }
+        let mut growth = Growth::new(lanes, &mut self.buffers, report);
+        for (number, member) in self.members.iter_mut().enumerate() {
+            growth.read(member, number);
+        }
+    }
+
     /// Grows the trees, and reports whoever fails, with the number of the lane that so lost a drafter.
     ///
     /// All drafters share a tree that is a grid, level by level. A chain has one author: the first that has anything to
     /// say; those after it are not even told that there is a step, so a costly one costs nothing then.
     ///
     /// What was grown before a failure stays, for a sampled child must not vanish because of what was drawn.
-    pub(crate) fn grow(
-        &mut self,
-        lanes: &mut [Lane<'_>],
-        report: &mut dyn FnMut(usize, &DraftError),
-    ) {
+    pub(crate) fn grow(&mut self, lanes: &mut [Lane<'_>], report: Report<'_>) {
         let Self { members, buffers } = self;
         for member in members.iter_mut() {
             member.lanes.clear();

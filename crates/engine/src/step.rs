@@ -15,10 +15,13 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use crate::drafting::{Drafters, Lane, Report};
 use crate::emit::Turn;
 use crate::engine::{Engine, Finished};
 use crate::error::{EngineError, guarded};
+use crate::output::Output;
 use crate::request::{Event, FinishReason, Phases, RequestId};
+use crate::task::Task;
 
 /// Who hears of what happens to which request, and may end it.
 pub(crate) type OnEvent<'e> = &'e mut dyn FnMut(RequestId, Event<'_>) -> ControlFlow<()>;
@@ -89,19 +92,35 @@ impl Engine {
         if self.drafters.is_empty() {
             return;
         }
+        // What is read beside others is read by drafters at the same pace, so that nobody waits for a long text of theirs.
+        if self.running.iter().any(|task| task.part.has_root) {
+            self.ask(Task::reads_on, Drafters::read, on_event);
+        }
+        self.ask(Task::drafts, Drafters::grow, on_event);
+    }
+
+    /// Asks the drafters something for some tasks, and warns those that so lose one.
+    fn ask(
+        &mut self,
+        of: fn(&Task) -> bool,
+        what: fn(&mut Drafters, &mut [Lane<'_>], Report<'_>),
+        on_event: OnEvent<'_>,
+    ) {
         let allowed = &self.model.allowed;
-        let tasks = self.running.iter_mut().filter(|task| task.drafts());
+        let tasks = self.running.iter_mut().filter(|task| of(task));
         let mut lanes: Vec<_> = tasks.map(|task| task.lane(allowed)).collect();
         let mut warnings = Vec::new();
-        self.drafters.grow(&mut lanes, &mut |lane, error| {
+        what(&mut self.drafters, &mut lanes, &mut |lane, error| {
             warnings.push((lane, error.to_string()));
         });
         for (lane, warning) in warnings {
-            let mut tasks = self.running.iter_mut().filter(|task| task.drafts());
+            let mut tasks = self.running.iter_mut().filter(|task| of(task));
             if let Some(task) = tasks.nth(lane) {
                 // The answer does not suffer, so whether more is wanted is asked elsewhere.
                 let told = guarded(|| Ok(on_event(task.id, Event::Warning(&warning))));
-                task.end = told.err().map(Err);
+                if let Err(error) = told {
+                    task.fail(error);
+                }
             }
         }
     }
@@ -196,8 +215,8 @@ impl Engine {
 }
 
 /// Releases the text that was held back; a stop text may be found in it still.
-pub(crate) fn flush(
-    output: &mut crate::output::Output,
+fn flush(
+    output: &mut Output,
     reason: FinishReason,
     id: RequestId,
     on_event: OnEvent<'_>,

@@ -131,11 +131,20 @@ impl Task {
         self.part.has_root && self.answer.is_speculative()
     }
 
-    /// As those see it who draft for it, and the tree that they are to grow.
+    /// Whether it reads a text on in this step that will be drafted behind.
+    pub(crate) fn reads_on(&self) -> bool {
+        let is_behind = self.runs() && !self.part.has_root;
+        is_behind && self.answer.is_speculative() && self.part.limits.depth > 0
+    }
+
+    /// As those see it who draft for it: its text, as far as it is read with this step, and the tree that they are to grow.
     pub(crate) fn lane<'a>(&'a mut self, allowed: &'a AllowedTokens) -> Lane<'a> {
         let id = self.sequence_id();
+        let read = self.sequence.committed() + self.part.share.rows;
         Lane {
-            view: self.answer.view(id, self.sequence.tokens(), allowed),
+            view: self
+                .answer
+                .view(id, &self.sequence.tokens()[..read], allowed),
             limits: self.part.limits,
             tree: &mut self.part.tree,
             failed: &mut self.failed_drafters,

@@ -9,8 +9,10 @@ use common::backend::Watched;
 use common::company::{assert_no_leak, assert_same, together};
 use common::requests::{Case, Kind, mixed};
 use common::{answer, engine_with, greedy, ids, prompt, tokenizer};
+use foredraft_drafters::ModelDrafter;
 use foredraft_engine::{
-    Completion, Engine, EngineError, EngineOptions, Event, FinishReason, Request, RequestId,
+    Completion, DraftModel, Engine, EngineError, EngineOptions, Event, FinishReason, Request,
+    RequestId,
 };
 use foredraft_model::unwatched;
 use foredraft_speculate::Lookup;
@@ -101,6 +103,49 @@ fn a_long_prompt_never_stalls_a_running_answer() {
     backend.seen.lock().expect("fine").passes.clear();
     answer(&mut engine, &long);
     assert_eq!(backend.seen.lock().expect("fine").passes[..2], [256, 144]);
+}
+
+/// So do drafts: what the model reads in chunks, they read in chunks beside it.
+#[test]
+fn a_long_prompt_is_read_chunk_by_chunk_by_the_draft_too() {
+    let story = story();
+    let (model, draft) = (stories260k(), stories260k());
+    let backend = Watched::new();
+    let loaded = Engine::load_with_drafts(
+        &model,
+        &[&draft],
+        tokenizer(),
+        &backend,
+        &options(4, None),
+        &mut unwatched,
+    );
+    let (mut engine, mut drafts) = loaded.expect("both");
+    let DraftModel { executor, options } = drafts.remove(0);
+    let drafter = ModelDrafter::new("model", 0, executor, options);
+    engine.set_drafters(vec![Box::new(drafter)]);
+    let first = greedy(prompt("One day"), 200);
+    let first = engine.submit(first).expect("taken");
+    step(&mut engine);
+    backend.seen.lock().expect("fine").passes.clear();
+    let long = greedy(story[..400].to_vec(), 3);
+    let second = engine.submit(long).expect("taken");
+    loop {
+        let (tokens, _) = step(&mut engine);
+        assert!(tokens.contains_key(&first));
+        if tokens.contains_key(&second) {
+            break;
+        }
+    }
+    let largest = backend
+        .seen
+        .lock()
+        .expect("fine")
+        .passes
+        .iter()
+        .copied()
+        .max();
+    // A chunk, and the rows of the other, which drafts 8.
+    assert!(largest <= Some(64 + 9 + 1), "{largest:?}");
 }
 
 /// With too few pages the younger give way, and nothing of what they said is said again or changed.

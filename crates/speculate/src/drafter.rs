@@ -113,7 +113,8 @@ pub enum DraftError {
 /// Something cheap that guesses what the target will say.
 ///
 /// A step calls `begin` once, `extend` once for each level of the trees, and `observe` once. All take the same
-/// sequences in the same order; `extend`'s trees and budgets and `observe`'s verdicts are theirs, one for each.
+/// sequences in the same order; `extend`'s trees and budgets and `observe`'s verdicts are theirs, one for each. Before
+/// that it may call `read` once, with other sequences.
 ///
 /// What a drafter does changes speed, never the text's distribution, as long as it keeps one rule: under `rejection` and
 /// `block`, whether a *sampled* child exists may depend on its path and on the shape of q, never on the token that was drawn.
@@ -121,6 +122,14 @@ pub enum DraftError {
 pub trait Drafter {
     /// Its name in reports, as `--draft` knows it.
     fn name(&self) -> &str;
+
+    /// Reads ahead in texts that the target is still reading: the tokens of each view are the beginning of its text, as far
+    /// as the target has it after this step. A drafter that would read a long text at once in `begin` reads it here, chunk by
+    /// chunk, so that other sequences need not wait for it. What is drafted does not depend on it.
+    fn read(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError> {
+        let _ = sequences;
+        Ok(())
+    }
 
     /// Starts a step: catches up with what was emitted since the last one.
     fn begin(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError>;

@@ -15,10 +15,31 @@ struct Part {
 }
 
 impl ModelDrafter {
+    /// Starts a step of the sequences, and brings all of their tokens into pages, as far as there are any; keeps the
+    /// distributions after the last tokens, if they are wanted.
+    pub(super) fn catch_up(
+        &mut self,
+        views: &[SequenceView<'_>],
+        wants_roots: bool,
+    ) -> Result<(), DraftError> {
+        for view in views {
+            self.start(view);
+        }
+        while self
+            .read_pending(views, wants_roots)
+            .inspect_err(|_| self.release_reservations())?
+        {}
+        Ok(())
+    }
+
     /// Runs one pass over pending tokens of all sequences, as many as fit, and commits them; gives `false` when none
     /// are pending. All of them were emitted, so nothing stays in flight.
-    pub(super) fn catch_up(&mut self, views: &[SequenceView<'_>]) -> Result<bool, DraftError> {
-        let parts = self.schedule_pending(views);
+    fn read_pending(
+        &mut self,
+        views: &[SequenceView<'_>],
+        wants_roots: bool,
+    ) -> Result<bool, DraftError> {
+        let parts = self.schedule_pending(views, wants_roots);
         if parts.is_empty() {
             return Ok(false);
         }
@@ -52,7 +73,7 @@ impl ModelDrafter {
     }
 
     /// Fills batch and slots with pending tokens, whose pages are reserved.
-    fn schedule_pending(&mut self, views: &[SequenceView<'_>]) -> Vec<Part> {
+    fn schedule_pending(&mut self, views: &[SequenceView<'_>], wants_roots: bool) -> Vec<Part> {
         let max_rows = self.options.max_rows.min(self.options.max_slots);
         let mut parts: Vec<Part> = Vec::new();
         self.batch.clear();
@@ -64,7 +85,7 @@ impl ModelDrafter {
             let pending = sequence.pending(view.tokens);
             let outputs = self.batch.outputs().len();
             let mut rows = pending.len().min(max_rows - self.slots.len());
-            if rows == pending.len() && outputs == self.options.max_outputs {
+            if wants_roots && rows == pending.len() && outputs == self.options.max_outputs {
                 rows = rows.saturating_sub(1); // its root in the next pass
             }
             if rows == 0 {
@@ -74,7 +95,7 @@ impl ModelDrafter {
             let index = self.batch.add_sequence(sequence.pages.committed(), tables);
             let mut parent = None;
             for (i, &token) in pending[..rows].iter().enumerate() {
-                let is_root = i + 1 == pending.len();
+                let is_root = wants_roots && i + 1 == pending.len();
                 let slot = self.batch.push(index, token, parent, is_root);
                 self.slots.push(slot);
                 parent = Some(slot);
@@ -82,14 +103,14 @@ impl ModelDrafter {
             parts.push(Part {
                 view: v,
                 rows,
-                root: (rows == pending.len()).then_some(outputs),
+                root: (wants_roots && rows == pending.len()).then_some(outputs),
             });
         }
         parts
     }
 
     /// After a failure: no table covers more than its committed tokens.
-    pub(super) fn release_reservations(&mut self) {
+    fn release_reservations(&mut self) {
         for sequence in self.sequences.values_mut() {
             let committed = sequence.pages.committed();
             sequence.pages.truncate(committed, &mut self.pages.pools);

@@ -2,21 +2,21 @@
 
 use foredraft_speculate::{DraftError, NodeBudget, NodeIndex, SequenceView, TokenTree};
 
-use super::{Buffers, Lane, Member};
+use super::{Buffers, Lane, Member, Report};
 use crate::speculation::TreeShape;
 
 /// The trees of a step, and who is told of failures.
 pub(super) struct Growth<'g, 'v> {
     lanes: &'g mut [Lane<'v>],
     buffers: &'g mut Buffers,
-    report: &'g mut dyn FnMut(usize, &DraftError),
+    report: Report<'g>,
 }
 
 impl<'g, 'v> Growth<'g, 'v> {
     pub(super) fn new(
         lanes: &'g mut [Lane<'v>],
         buffers: &'g mut Buffers,
-        report: &'g mut dyn FnMut(usize, &DraftError),
+        report: Report<'g>,
     ) -> Self {
         buffers.ends.clear();
         buffers.ends.resize(lanes.len(), 0);
@@ -27,12 +27,30 @@ impl<'g, 'v> Growth<'g, 'v> {
         }
     }
 
+    /// Lets a drafter read all lanes as far as they go.
+    pub(super) fn read(&mut self, member: &mut Member, number: usize) {
+        let open = (0..self.lanes.len()).filter(|&index| !self.has_failed(index, number));
+        member.lanes.clear();
+        member.lanes.extend(open);
+        if member.lanes.is_empty() {
+            return;
+        }
+        let views = self.views(member);
+        let read = member.call(|drafter| drafter.read(&views));
+        self.settle(member, number, read);
+        member.lanes.clear();
+    }
+
+    fn has_failed(&self, lane: usize, number: usize) -> bool {
+        let failed = self.lanes[lane].failed.get(number);
+        failed.copied().unwrap_or(false)
+    }
+
     /// Tells a drafter that there is a step, for the lanes that it is to draft for: grids, and chains that nobody began.
     pub(super) fn begin(&mut self, member: &mut Member, number: usize) {
         for (index, lane) in self.lanes.iter().enumerate() {
-            let failed = lane.failed.get(number).copied().unwrap_or(false);
             let open = !lane.limits.shape.is_chain() || lane.tree.len() == 1;
-            if lane.limits.levels() > 0 && open && !failed {
+            if lane.limits.levels() > 0 && open && !self.has_failed(index, number) {
                 member.lanes.push(index);
             }
         }

@@ -36,6 +36,11 @@ impl Drafter for Fake {
         self.name
     }
 
+    fn read(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError> {
+        self.log("read", sequences);
+        Ok(())
+    }
+
     fn begin(&mut self, sequences: &[SequenceView<'_>]) -> Result<(), DraftError> {
         self.log("begin", sequences);
         Ok(())
@@ -127,6 +132,11 @@ impl Bench {
 
     /// A step; gives who was warned.
     fn step(&mut self) -> Vec<usize> {
+        self.act(Drafters::grow)
+    }
+
+    /// What drafters are asked in a step, and the end of it.
+    fn act(&mut self, what: fn(&mut Drafters, &mut [Lane<'_>], Report<'_>)) -> Vec<usize> {
         self.log.lock().expect("fine").clear();
         let (history, sampling) = (History::new(&[]), SamplingSettings::greedy());
         let allowed = AllowedTokens::all(1000);
@@ -159,8 +169,9 @@ impl Bench {
             });
         }
         let mut warned = Vec::new();
-        self.drafters
-            .grow(&mut lanes, &mut |lane, _| warned.push(lane));
+        what(&mut self.drafters, &mut lanes, &mut |lane, _| {
+            warned.push(lane);
+        });
         let mut verdicts: Vec<Verdict> = (0..self.trees.len() as u32)
             .map(|next| Verdict {
                 next: TokenId(next),
@@ -258,4 +269,17 @@ fn a_panic_is_a_failure_like_any_other() {
     assert_eq!((bench.sources(0), bench.sources(1)), (vec![], vec![1, 1]));
     assert!(bench.step().is_empty());
     assert_eq!(bench.told("begin"), [("second", vec![0, 1])]);
+}
+
+/// Who reads a text on is asked by all drafters, but for those that failed for it; nobody observes it.
+#[test]
+fn a_text_that_is_read_is_read_by_all_drafters() {
+    let mut bench = Bench::new(&[(CHAIN, 0, 9), (CHAIN, 0, 9)]);
+    bench.add("first", &[], None);
+    bench.add("second", &[], None);
+    bench.failed[1] = vec![true];
+    bench.act(Drafters::read);
+    let told = [("first", vec![0]), ("second", vec![0, 1])];
+    assert_eq!(bench.told("read"), told);
+    assert!(bench.told("begin").is_empty() && bench.told("observe").is_empty());
 }
