@@ -3,6 +3,7 @@
 
 mod random;
 mod tiny;
+mod variants;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use foredraft_formats::Checkpoint;
 
 pub use random::Random;
 pub use tiny::TinyModel;
+pub use variants::stories260k_with;
 
 /// Says that a test did not run its real work, and why. Straight to the process's stderr: the test runner hides what a
 /// passing test prints.

@@ -19,11 +19,13 @@ pub(crate) struct Seen {
     pub(crate) tokens: Vec<TokenId>,
     /// Nodes committed by each commit.
     pub(crate) commits: Vec<usize>,
-    /// Rows at this position get logits of NaN.
+    /// Rows at this position get logits of NaN: all, or that of one token.
     pub(crate) spoiled_position: Option<usize>,
     /// The next pass fails, or panics.
     pub(crate) next_pass_fails: bool,
     pub(crate) next_pass_panics: bool,
+    /// With it only the row of this token.
+    pub(crate) spoiled_token: Option<TokenId>,
 }
 
 /// The CPU's backend, watched.
@@ -63,7 +65,6 @@ impl Backend for Watched {
         watch: LoadWatch<'_>,
     ) -> Result<Box<dyn Executor>, LoadError> {
         Ok(Box::new(WatchedExecutor {
-            spoiled_row: vec![f32::NAN; program.vocabulary],
             inner: self.cpu.load(program, weights, options, watch)?,
             seen: Arc::clone(&self.seen),
             spoiled: Vec::new(),
@@ -74,9 +75,8 @@ impl Backend for Watched {
 struct WatchedExecutor {
     inner: Box<dyn Executor>,
     seen: Arc<Mutex<Seen>>,
-    spoiled_row: Vec<f32>,
-    /// Which outputs of the last pass are spoiled.
-    spoiled: Vec<bool>,
+    /// Of the last pass's outputs those that are spoiled.
+    spoiled: Vec<Option<Vec<f32>>>,
 }
 
 impl Executor for WatchedExecutor {
@@ -99,16 +99,26 @@ impl Executor for WatchedExecutor {
             .outputs()
             .iter()
             .map(|&row| &batch.rows()[row as usize]);
-        self.spoiled = rows
+        let spoiled: Vec<bool> = rows
             .map(|row| Some(row.position.index()) == seen.spoiled_position)
             .collect();
-        self.inner.forward(batch)
+        self.inner.forward(batch)?;
+        let spoil = |(output, &is_spoiled): (usize, &bool)| {
+            let mut row = is_spoiled.then(|| self.inner.logits(output).to_vec())?;
+            match seen.spoiled_token {
+                Some(token) => row[token.index()] = f32::NAN,
+                None => row.fill(f32::NAN),
+            }
+            Some(row)
+        };
+        self.spoiled = spoiled.iter().enumerate().map(spoil).collect();
+        Ok(())
     }
 
     fn logits(&self, index: usize) -> &[f32] {
-        match self.spoiled[index] {
-            true => &self.spoiled_row,
-            false => self.inner.logits(index),
+        match &self.spoiled[index] {
+            Some(row) => row,
+            None => self.inner.logits(index),
         }
     }
 
