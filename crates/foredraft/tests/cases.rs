@@ -64,15 +64,9 @@ fn fault(named: &Named<'_>) -> Option<String> {
     let words: Vec<&str> = named.command.split(' ').collect();
     let (package, target, filter) = match words[..] {
         ["cargo", "test", "-p", package, "--lib", filter] => (package, "lib.rs", filter),
-        [
-            "cargo",
-            "test",
-            "-p",
-            package,
-            "--bin",
-            "foredraft",
-            filter,
-        ] => (package, "main.rs", filter),
+        ["cargo", "test", "-p", package, "--bin", "foredraft", filter] => {
+            (package, "main.rs", filter)
+        }
         ["cargo", "test", "-p", package, "--test", target, filter] => (package, target, filter),
         _ => return Some("the command has another form".to_owned()),
     };

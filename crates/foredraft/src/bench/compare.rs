@@ -61,12 +61,11 @@ impl<'a> Comparison<'a> {
     pub(super) fn run(
         &self,
         draft: &Draft,
+        opened: Drafts,
         checkpoint: &Checkpoint,
         tokenizer: &Arc<Tokenizer>,
     ) -> Result<DraftReport, Exit> {
-        let nodes = self.speculation.nodes();
-        let drafts = Drafts::open(vec![draft.clone()], nodes, tokenizer)?;
-        let loaded = load::load_with_drafts(checkpoint, tokenizer, &self.args.options, drafts)?;
+        let loaded = load::load_with_drafts(checkpoint, tokenizer, &self.args.options, opened)?;
         let mut engine = loaded.engine;
         for speculation in [Speculation::off(), self.speculation] {
             if let Some(prompt) = self.prompts.first() {

@@ -13,9 +13,10 @@ use foredraft::formats::Checkpoint;
 use foredraft::models;
 use foredraft::text::Tokenizer;
 
+use crate::args::values::Draft;
 use crate::commands::bench::BenchArgs;
 use crate::exit::Exit;
-use crate::load::{self, Loaded};
+use crate::load::{self, Drafts, Loaded};
 use crate::progress::Stderr;
 use crate::{interrupt, output};
 
@@ -30,13 +31,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Exit> {
         true => None,
         false => Some(compare::Comparison::new(args, &tokenizer)?),
     };
+    // Whether they can draft is told before anything is measured.
+    let open = |draft: &Draft| {
+        Drafts::open(
+            vec![draft.clone()],
+            args.draft.speculation().nodes(),
+            &tokenizer,
+        )
+    };
+    let opened = drafts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut report = measured(args, &checkpoint, &tokenizer)?;
-    for (comparison, draft) in comparison
-        .iter()
-        .flat_map(|c| drafts.iter().map(move |d| (c, d)))
-    {
-        let compared = comparison.run(draft, &checkpoint, &tokenizer)?;
-        report.drafts.push(compared);
+    if let Some(comparison) = comparison {
+        for (draft, opened) in drafts.iter().zip(opened) {
+            let compared = comparison.run(draft, opened, &checkpoint, &tokenizer)?;
+            report.drafts.push(compared);
+        }
     }
     if let Some(path) = &args.plot {
         std::fs::write(path, plot::svg(&report)).map_err(|error| {
