@@ -115,7 +115,8 @@ impl ChatParameters {
     responses(
         (status = 200, description = "The answer", content(
             (ChatCompletion = "application/json"),
-            (String = "text/event-stream"),
+            // Of events no schema can say more than that they come.
+            (serde_json::Value = "text/event-stream"),
         )),
         GenerationErrors
     )

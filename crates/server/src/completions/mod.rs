@@ -97,7 +97,8 @@ impl CompletionParameters {
     responses(
         (status = 200, description = "The answers", content(
             (Completion = "application/json"),
-            (String = "text/event-stream"),
+            // Of events no schema can say more than that they come.
+            (serde_json::Value = "text/event-stream"),
         )),
         GenerationErrors
     )
